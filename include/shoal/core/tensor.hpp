@@ -22,7 +22,8 @@ class Tensor {
   static Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device,
                           std::shared_ptr<void> owner = nullptr);
 
-  bool defined() const { return storage_ != nullptr; }
+  // The storage of an empty tensor is null but owned.
+  bool defined() const { return storage_.use_count() != 0; }
   const Shape& shape() const { return shape_; }
   std::int64_t dim(int i) const { return shape_[i < 0 ? i + shape_.rank() : i]; }
   std::int64_t numel() const { return defined() ? shape_.numel() : 0; }

@@ -1,0 +1,42 @@
+// How a process finds the other ranks.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "shoal/comm/communicator.hpp"
+
+namespace shoal {
+
+// What the launcher said: OMPI_*, PMI_*, PMIX_*, SLURM_*, or RANK / WORLD_SIZE / LOCAL_RANK.
+struct LaunchInfo {
+  int rank = 0, world_size = 1, local_rank = 0, local_size = 1;
+  std::string launcher;  // "none", "openmpi", "mpich", "slurm", "environment"
+};
+// Throws ConfigError naming the variables that are missing or contradict each other (WORLD_SIZE=2 without RANK).
+LaunchInfo launch_info();
+
+struct WorldOptions {
+  std::string backend = "auto";  // auto | self | local | mpi (SHOAL_COMM is used where this is auto)
+  CommOptions comm;
+};
+// The communicator of all ranks. "auto" is mpi under an MPI launcher, self where nothing launched us. More than
+// one rank announced and no way to meet them is a ConfigError, never a silent world of one.
+std::shared_ptr<Communicator> make_world(const WorldOptions& options = {});
+
+std::shared_ptr<Communicator> make_self(const CommOptions& options = {});
+
+// Runs body(communicator) on `ranks` threads of this process, joined before it returns. When a rank throws,
+// the others' collectives are aborted and the first rank's own exception is rethrown.
+void run_local(int ranks, const std::function<void(std::shared_ptr<Communicator>)>& body,
+               const CommOptions& options = {});
+
+// Which backends this build and this machine have, and why not.
+struct BackendInfo {
+  std::string name;
+  bool available;
+  std::string detail;
+};
+std::vector<BackendInfo> comm_backends();
+
+}  // namespace shoal

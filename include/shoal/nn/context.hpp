@@ -1,0 +1,44 @@
+// What one microbatch carries through forward and backward.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "shoal/core/tensor.hpp"
+#include "shoal/nn/parameter.hpp"
+#include "shoal/ops/dropout.hpp"
+
+namespace shoal::nn {
+
+// Watches logical tensors for SHOAL_CHECK=bits and for the search of the first NaN: called with every
+// activation and activation gradient (already complete on the stream).
+// kind: "activation" or "gradient". The tensor may be piece-major.
+using Observer = std::function<void(const std::string& kind, const std::string& layer, const Tensor& t)>;
+
+struct Microbatch {
+  std::uint64_t seed = 0;          // of dropout
+  std::uint64_t batch = 0;         // batch number, skipped ones counted
+  std::int64_t first_sample = 0;   // index in the global batch
+  std::int64_t samples = 0;
+  std::int64_t seq = 0;
+  bool training = true;            // dropout acts
+  bool accumulate = false;         // gradients are added to (false: overwritten; the first of a data shard)
+  float loss_scale_over_count = 1; // multiplies the logit gradient (R11)
+  Stream stream;
+  GradientSink* sink = nullptr;    // set in the microbatch after which gradients are reduced
+  Observer observer;               // empty: nothing is watched
+
+  std::int64_t tokens() const { return samples * seq; }
+  ops::Dropout dropout(double p, Purpose purpose, std::uint32_t layer) const {
+    return {training ? p : 0.0, {seed, purpose, batch, layer}, first_sample};
+  }
+  Tensor empty(const Shape& shape, DType dtype = DType::f32) const { return Tensor::empty(shape, dtype, stream); }
+  void ready(Parameter& p, std::int64_t part = 0) const {
+    if (sink) sink->ready(p, part);
+  }
+  void observe(const char* kind, const std::string& layer, const Tensor& t) const {
+    if (observer) observer(kind, layer, t);
+  }
+};
+
+}  // namespace shoal::nn

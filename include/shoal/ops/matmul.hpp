@@ -1,0 +1,37 @@
+// Matrix products, linear layers and their gradients, over piece-major tensors.
+//
+// P is the number of pieces a tensor is split in (docs/numerics.md, R2). An operand of rank 2 is shared by all
+// pieces; a result of rank 2 needs P = 1. FP32. A product is made of calls whose shapes are functions of
+// (M, N, K) alone, each on one thread, so bits depend neither on the thread count nor on who owns a piece.
+#pragma once
+#include "shoal/core/tensor.hpp"
+
+namespace shoal::ops {
+
+// Y[p] = X[p] W[p]^T (+ bias[p]).   x [P, M, K] or [M, K]; w [P, N, K]; bias [P, N] or undefined; y [P, M, N].
+void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+// As above, and a = gelu_tanh(y). Both are written.
+void linear_gelu_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
+                         const Tensor& y, const Tensor& a);
+// dX[p] = dY[p] W[p].   dy [P, M, N] or [M, N]; w [P, N, K]; dx [P, M, K].  accumulate: dx += ...
+void linear_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                           bool accumulate = false);
+// dX[p] = (dY[p] W[p]) * gelu_tanh'(y[p]), y [P, M, K] being what linear_gelu_forward wrote.
+void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& y,
+                                const Tensor& dx);
+// dW[p] (+)= dY[p]^T X[p].   x and dy as above, at least one of rank 3 unless P = 1; dw [P, N, K].
+void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            bool accumulate);
+// db[p] (+)= the sum of dy[p] over its M rows, in blocks of 64 combined by the tree.  dy [P, M, N]; db [P, N].
+void bias_backward(const Stream& stream, const Tensor& dy, const Tensor& db, bool accumulate);
+
+// y = the tree's sum of x[0], ..., x[P-1].   x [P, ...]; y [...]; y may be x[0].
+void tree_sum(const Stream& stream, const Tensor& x, const Tensor& y);
+
+// C[p] = A[p] B[p]  (+ C[p]), [M, K] x [K, N], either operand stored transposed. What the above are made of.
+struct MatmulOptions {
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+};
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options = {});
+
+}  // namespace shoal::ops

@@ -1,0 +1,5 @@
+#pragma once
+#include "kernels/common/isa.hpp"
+
+SHOAL_KERNEL(void gelu_forward(const float* x, float* y, std::int64_t n))
+SHOAL_KERNEL(void gelu_backward(const float* dy, const float* x, float* dx, std::int64_t n))

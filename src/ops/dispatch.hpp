@@ -1,0 +1,24 @@
+// Checks shared by the operations, and the way to the CPU's kernels.
+#pragma once
+#include <fmt/format.h>
+
+#include "core/cpu/cpu_stream.hpp"
+#include "kernels/common/isa.hpp"
+#include "shoal/core/error.hpp"
+#include "shoal/core/tensor.hpp"
+
+namespace shoal::ops {
+
+// Throws ShapeError unless t is defined, of that dtype and shape: "layer_norm_forward: y: expected f32[2, 3], got ..."
+inline void expect(const char* op, const char* what, const Tensor& t, DType dtype, const Shape& shape) {
+  if (!t.defined() || t.dtype() != dtype || !(t.shape() == shape))
+    throw ShapeError(fmt::format("{}: {}: expected {}{}, got {}", op, what, name(dtype), shape.str(), t.str()));
+}
+
+// The device is the stream's: the one place that picks a backend for the operations.
+template <class F>
+void launch(const Stream& stream, F&& f) {
+  cpu_stream(stream).submit(std::forward<F>(f));
+}
+
+}  // namespace shoal::ops

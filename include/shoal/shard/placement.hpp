@@ -39,14 +39,17 @@ struct Placement {
   std::vector<std::string> partial_axes;
 
   static Placement whole(std::string name, const Shape& shape);  // one piece, one box
-  // Splits dimension 0 (rows) or 1 (columns) of one tensor into `pieces`; dimension 0 may be padded.
+  // Splits dimension 0 (rows) or 1 (columns) of one tensor into `pieces`; dimension 0 may be padded at its end.
+  // All throw ConfigError, naming tensor, shape and pieces, where these do not divide.
   static Placement rows(std::string name, const Shape& shape, std::int64_t pieces, std::int64_t padded_rows = -1);
   static Placement columns(std::string name, const Shape& shape, std::int64_t pieces);
   // Several tensors with equal column counts, each split by rows into `pieces`, fused inside a piece in order.
   static Placement fused_rows(std::vector<LogicalTensor> tensors, std::int64_t pieces);
 };
 
-// Copies FP32 between the stored pieces and one logical tensor (row-major, unpadded). Host memory.
+// Copies FP32 between the stored pieces and one logical tensor (row-major, unpadded). Host memory. Only what
+// the tensor's boxes cover is touched: padding and other tensors of a fused piece stay as they are. Throws
+// ConfigError when the placement has no such tensor.
 void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical);
 void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored);
 

@@ -1,0 +1,55 @@
+// A language model: embedding, blocks, head; trained with softmax cross-entropy.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shoal/models/config.hpp"
+#include "shoal/nn/module.hpp"
+
+namespace shoal::models {
+
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+  virtual const ModelConfig& config() const = 0;
+  // In model order. They have no memory until they are bound (parallel::BucketEngine, or bind_parameters).
+  virtual std::vector<nn::Parameter*> parameters() = 0;
+
+  // tokens, targets i32 [samples x seq] -> loss f32 [samples x seq], 0 where a target is ops::ignored_token.
+  // What backward needs, the logit gradient included, goes to `saved`.
+  virtual Tensor forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved, const nn::Microbatch& mb) = 0;
+  virtual void backward(nn::Saved& saved, const nn::Microbatch& mb) = 0;
+  // Loss alone; saves nothing for backward, so that it needs far less memory.
+  virtual Tensor evaluate(const Tensor& tokens, const Tensor& targets, const nn::Microbatch& mb) = 0;
+  // Logits f32 [samples x seq, vocab] without padding columns.
+  virtual Tensor logits(const Tensor& tokens, const nn::Microbatch& mb) = 0;
+
+  // Bytes that one microbatch of `samples` samples needs at its peak, beyond parameters, gradients and optimizer
+  // state: saved activations, plus the largest temporaries alive with them.
+  virtual std::int64_t activation_peak_bytes(std::int64_t samples) const = 0;
+  virtual std::int64_t saved_bytes(std::int64_t samples) const = 0;
+};
+
+std::unique_ptr<LanguageModel> make_model(const ModelConfig& config);  // throws ConfigError
+
+// Gives the parameters memory of their own (values, one gradient a part), for use without a bucket engine.
+void bind_parameters(LanguageModel& model, const Stream& stream);
+
+// Initial values by R10, computed on the host, element i of logical tensor l (model order) from
+// RandomKey{seed, Purpose::init, 0, l}.normal(i): N(0, 0.02), residual projections divided by sqrt(2 layers),
+// norms 1, biases 0, padding 0.
+void initialize(LanguageModel& model, std::uint64_t seed, const Stream& stream);
+
+// Text generation: continues `prompt` (at least one token) by `count` tokens, drawn with Purpose::sample from
+// softmax(logits / temperature) over the top_k most likely (0: all); temperature 0 takes the most likely.
+struct SampleOptions {
+  std::int64_t count = 200;
+  double temperature = 0.8;
+  std::int64_t top_k = 0;
+  std::uint64_t seed = 1;
+};
+std::vector<std::int32_t> generate(LanguageModel& model, const std::vector<std::int32_t>& prompt,
+                                   const SampleOptions& options, const Stream& stream);
+
+}  // namespace shoal::models

@@ -1,0 +1,67 @@
+// A job: the whole configuration of a training run, resolved and checked before any work.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shoal/models/config.hpp"
+#include "shoal/optim/optimizer.hpp"
+#include "shoal/optim/schedule.hpp"
+
+namespace shoal::train {
+
+struct Job {
+  models::ModelConfig model;
+  struct Data {
+    std::string train, val;
+    double split = 0.9;
+    std::uint64_t seed = 1;
+  } data;
+  struct Parallel {
+    std::int64_t data = 0;  // 0: inferred
+    std::int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
+    bool sequence = false;
+    int zero = 0;
+    std::string schedule = "1f1b";
+  } parallel;
+  struct Comm {
+    std::string backend = "auto";
+    double timeout = 300.0;  // seconds
+  } comm;
+  struct Train {
+    std::int64_t steps = 100, global_batch = 8, micro_batch = 0;  // sequences; 0: global_batch / V
+    std::string precision = "fp32";
+    std::uint64_t seed = 1;
+    double clip = 1.0;
+    std::string device = "auto";
+    int threads = 0;  // 0: the machine's share of this rank
+    std::int64_t eval_every = 0;  // 0: at the end only, when there is validation data
+    std::int64_t check_replicas = 0;
+    std::string recompute = "none";
+  } train;
+  optim::OptimizerConfig optimizer;
+  optim::ScheduleConfig schedule;
+  struct Reproducible {
+    bool on = false;
+    std::int64_t data = 1, tensor = 1;
+  } reproducible;
+  struct Checkpoint {
+    std::int64_t every = 0, keep = 2;
+    std::string resume = "auto";
+  } checkpoint;
+  struct Run {
+    std::string dir, name = "run";
+  } run;
+};
+
+// Reads a TOML file (empty path: none) and dotted overrides ("train.steps=100", values in TOML syntax; a bare word
+// is a string), later ones winning. Unknown keys, wrong types and impossible values throw ConfigError with the key,
+// the value, what would be accepted and the nearest known key; a listed key that is not built yet is refused as such.
+Job load_job(const std::string& path, const std::vector<std::string>& overrides);
+
+// Fills what is inferred from the rank count and checks every division, naming all factors and which values would do.
+Job resolve(const Job& job, int ranks);
+
+std::string to_toml(const Job& job);  // the whole configuration as resolved; load_job reads it back
+
+}  // namespace shoal::train

@@ -1,0 +1,65 @@
+// Runs a job: data, model, bucket engine, optimizer, metrics.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shoal/comm/communicator.hpp"
+#include "shoal/core/stream.hpp"
+#include "shoal/models/model.hpp"
+#include "shoal/parallel/data/bucket_engine.hpp"
+#include "shoal/train/job.hpp"
+
+namespace shoal::train {
+
+// One line of metrics.jsonl.
+struct Metrics {
+  std::int64_t step = 0;       // from 1
+  double loss = 0;             // mean over the step's valid tokens, before the update
+  double grad_norm = 0;        // before clipping
+  double lr = 0;
+  std::int64_t tokens = 0;     // valid tokens this step
+  double seconds = 0;
+  double tokens_per_second = 0;
+  double loss_scale = 1;
+  bool skipped = false;
+  std::int64_t peak_bytes = 0; // maximum over ranks
+  std::optional<double> val_loss;
+  std::string json() const;    // floats read back to the same bits, non-finite ones are null
+};
+
+// Bytes of one rank, predicted from the job alone.
+struct MemoryPrediction {
+  std::int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, other = 0;
+  std::int64_t total() const { return parameters + gradients + optimizer + activations + other; }
+};
+MemoryPrediction predict_memory(const Job& resolved, int ranks, int rank);
+
+struct TrainerOptions {
+  bool write_records = true;   // job.toml, metrics.jsonl and model.safetensors in run.dir
+  std::function<void(const Metrics&)> on_step;  // rank 0 only
+};
+
+class Trainer {
+ public:
+  // Collective. Reads data, builds the model and gives every rank the same initial values.
+  Trainer(const Job& job, std::shared_ptr<Communicator> comm, TrainerOptions options = {});
+  ~Trainer();
+
+  const Job& job() const;      // as resolved
+  Metrics step();              // one global batch; collective
+  double evaluate();           // mean loss over the whole validation part; collective
+  void run();                  // all steps, evaluations, and the final weights
+  void save_weights(const std::string& path);  // rank 0 writes a safetensors file
+  models::LanguageModel& model();
+  parallel::BucketEngine& engine();
+  const Stream& stream() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shoal::train

@@ -1,10 +1,11 @@
-// Philox 4x32-10 for sixteen numbers at a time: the same words as shoal/core/random.hpp, some five times as fast.
+// Philox 4x32-10 for sixteen numbers at a time: the same words as shoal/core/random.hpp, some five times as
+// fast.
 //
 // A round multiplies two words of 32 bits to 64. With one block in each 64-bit lane the product's low half is
-// already where the next round's multiplication reads it and the high half is one shift away, so four blocks (16
-// numbers) cost 2 multiplications, 2 shifts and 4 exclusive-ors a round. Blocks sit in the order 0, 2, 1, 3, which
-// is what makes the two final interleavings give the numbers in their order.
-// Included only by kernels/cpu/*.cpp.
+// already where the next round's multiplication reads it and the high half is one shift away, so four blocks
+// (16 numbers) cost 2 multiplications, 2 shifts and 4 exclusive-ors a round. Blocks sit in the order 0, 2, 1,
+// 3, which is what makes the two final interleavings give the numbers in their order. Included only by
+// kernels/cpu/*.cpp.
 #pragma once
 #include "kernels/common/random_args.hpp"
 #include "kernels/common/vec.hpp"
@@ -16,8 +17,8 @@ namespace {
 SHOAL_INLINE void philox16(const RandomArgs& a, uint64_t block, uint32_t* out) {
   uint32_t k0 = a.key0, k1 = a.key1;
 #if defined(SHOAL_ISA_avx2) || defined(SHOAL_ISA_avx512)
-  const __m256i index = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(block)),
-                                         _mm256_setr_epi64x(0, 2, 1, 3));
+  const __m256i index =
+      _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(block)), _mm256_setr_epi64x(0, 2, 1, 3));
   __m256i c0 = index;
   __m256i c1 = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi64(index, 32), _mm256_set1_epi64x(0xFFFF)),
                                _mm256_set1_epi64x(a.counter1));
@@ -61,8 +62,8 @@ SHOAL_INLINE void philox16(const RandomArgs& a, uint64_t block, uint32_t* out) {
 #endif
 }
 
-// A window of numbers: fill(a, first, n) gives a pointer to numbers first, ..., first + n - 1, n <= capacity; up to
-// 15 further ones may be read.
+// A window of numbers: fill(a, first, n) gives a pointer to numbers first, ..., first + n - 1, n <= capacity;
+// up to 15 further ones may be read.
 struct RandomWindow {
   static constexpr int64_t capacity = 256;
   alignas(64) uint32_t words[capacity + 32];

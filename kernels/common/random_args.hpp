@@ -1,4 +1,5 @@
-// A RandomKey and a dropout as kernels take them: plain numbers, so that kernels see no inline function of core.
+// A RandomKey and a dropout as kernels take them: plain numbers, so that kernels see no inline function of
+// core.
 #pragma once
 #include <stdint.h>
 
@@ -12,7 +13,7 @@ struct RandomArgs {
 };
 
 struct DropoutArgs {
-  bool active;         // false: nothing is drawn, x passes
+  bool active;  // false: nothing is drawn, x passes
   RandomArgs random;
   uint32_t threshold;  // dropped when the number is below it
   float scale;         // 1 / (1 - p)

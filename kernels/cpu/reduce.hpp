@@ -1,0 +1,15 @@
+#pragma once
+#include "kernels/common/isa.hpp"
+
+// op: 0 sum, 1 min, 2 max, 3 product (ops::Combine).
+#define SHOAL_COMBINE_KERNEL(dtype)                                                       \
+  SHOAL_KERNEL(void combine_##dtype(int op, const void* const* sources, int n, void* dst, \
+                                    std::int64_t count, int divisor))
+SHOAL_COMBINE_KERNEL(f32)
+SHOAL_COMBINE_KERNEL(f64)
+SHOAL_COMBINE_KERNEL(f16)
+SHOAL_COMBINE_KERNEL(bf16)
+SHOAL_COMBINE_KERNEL(i32)
+SHOAL_COMBINE_KERNEL(i64)
+SHOAL_COMBINE_KERNEL(u8)
+#undef SHOAL_COMBINE_KERNEL

@@ -1,0 +1,39 @@
+#include "shoal/ops/reduce.hpp"
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/reduce.hpp"
+#include "shoal/core/error.hpp"
+
+namespace shoal::ops {
+
+void combine(Combine op, DType dtype, const void* const* sources, int n, void* dst, std::int64_t count,
+             int divisor) {
+  if (n < 1 || n > (1 << 19) || count < 0 || divisor < 1)
+    throw ShapeError(fmt::format("combine: {} sources of {} elements, divisor {}", n, count, divisor));
+  if (count == 0) return;
+  const int code = static_cast<int>(op);
+  switch (dtype) {
+    case DType::f32:
+      return SHOAL_PICK(combine_f32)(code, sources, n, dst, count, divisor);
+    case DType::f64:
+      return SHOAL_PICK(combine_f64)(code, sources, n, dst, count, divisor);
+    case DType::f16:
+      return SHOAL_PICK(combine_f16)(code, sources, n, dst, count, divisor);
+    case DType::bf16:
+      return SHOAL_PICK(combine_bf16)(code, sources, n, dst, count, divisor);
+    case DType::i32:
+      return SHOAL_PICK(combine_i32)(code, sources, n, dst, count, divisor);
+    case DType::i64:
+      return SHOAL_PICK(combine_i64)(code, sources, n, dst, count, divisor);
+    case DType::u8:
+      return SHOAL_PICK(combine_u8)(code, sources, n, dst, count, divisor);
+    case DType::u16:
+    case DType::u32:
+      break;
+  }
+  throw ShapeError(fmt::format("combine: no arithmetic on {} (f32, f64, f16, bf16, i32, i64 and u8 have it)",
+                               name(dtype)));
+}
+
+}  // namespace shoal::ops

@@ -70,7 +70,7 @@ TEST(NormReference, AgreesWithFiniteDifferences) {
   }
 }
 
-struct Run {
+struct Outputs {
   Tensor y, mean, rstd, dx, dweight, dbias;
 };
 
@@ -84,11 +84,11 @@ struct Inputs {
         dres(random_tensor(s, {rows, hidden}, random)) {}
 };
 
-Run run(const Stream& s, const Inputs& in, bool centred, std::int64_t shards, bool residual) {
+Outputs run(const Stream& s, const Inputs& in, bool centred, std::int64_t shards, bool residual) {
   const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, s); };
   const std::int64_t rows = in.x.dim(0), hidden = in.x.dim(1);
-  Run r{empty({rows, hidden}), empty({rows}),           empty({rows}),
-        empty({rows, hidden}), empty({shards, hidden}), empty({shards, hidden})};
+  Outputs r{empty({rows, hidden}), empty({rows}),           empty({rows}),
+            empty({rows, hidden}), empty({shards, hidden}), empty({shards, hidden})};
   const Tensor dres = residual ? in.dres : Tensor();
   if (centred) {
     ops::layer_norm_forward(s, in.x, in.weight, in.bias, 1e-5f, r.y, r.mean, r.rstd);
@@ -111,7 +111,7 @@ TEST(Norm, ForwardAndBackwardAgreeWithFp64AtOddSizes) {
       for (std::int64_t hidden : odd_sizes()) {
         SCOPED_TRACE(testing::Message() << rows << " x " << hidden << (centred ? " layer" : " rms"));
         const Inputs in(s, rows, hidden, random);
-        const Run r = run(s, in, centred, 1, false), with_residual = run(s, in, centred, 1, true);
+        const Outputs r = run(s, in, centred, 1, false), with_residual = run(s, in, centred, 1, true);
         const Reference ref{rows, hidden, centred, 1e-5f};
         const Vec x = values(in.x), w = values(in.weight);
         EXPECT_TRUE(close(r.y, ref.forward(x, w, values(in.bias)), {in.x, in.weight, in.bias}));
@@ -120,7 +120,9 @@ TEST(Norm, ForwardAndBackwardAgreeWithFp64AtOddSizes) {
         // One column: x minus its mean is 0, so the result is rounding times 1 / sqrt(eps).
         EXPECT_TRUE(close(r.dx, dx, {in.dy, in.x, in.weight}));
         EXPECT_TRUE(close(r.dweight.flat(), dw, {in.dy, in.x}));
-        if (centred) EXPECT_TRUE(close(r.dbias.flat(), db, {in.dy, in.x}));
+        if (centred) {
+          EXPECT_TRUE(close(r.dbias.flat(), db, {in.dy, in.x}));
+        }
         const Vec dres = values(in.dres);
         for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += dres[i];
         EXPECT_TRUE(close(with_residual.dx, dx, {in.dy, in.x, in.weight, in.dres}));
@@ -156,12 +158,12 @@ TEST(Norm, BitsDoNotDependOnThreadsOrInstructionSet) {
       EXPECT_TRUE(same_bits(runs[0].dweight, runs[i].dweight));
       EXPECT_TRUE(same_bits(runs[0].dbias, runs[i].dbias));
     }
-    const Run& want = runs[0];
+    const Outputs& want = runs[0];
     const auto forwards = centred ? SHOAL_ALL_ISAS(layer_norm_forward) : SHOAL_ALL_ISAS(rms_norm_forward);
     const auto backwards = centred ? SHOAL_ALL_ISAS(layer_norm_backward) : SHOAL_ALL_ISAS(rms_norm_backward);
     for (std::size_t k = 0; k < forwards.size(); ++k) {
-      const Run got{clone(s, in.x), clone(s, want.mean),    clone(s, want.rstd),
-                    clone(s, in.x), clone(s, want.dweight), clone(s, want.dbias)};
+      const Outputs got{clone(s, in.x), clone(s, want.mean),    clone(s, want.rstd),
+                        clone(s, in.x), clone(s, want.dweight), clone(s, want.dbias)};
       const auto f = [](const Tensor& t) { return t.as<float>(); };
       const Tensor partial = Tensor::empty({2 * kernels::norm_blocks(129), 2, 257}, DType::f32, s);
       forwards[k]({f(in.x), f(in.weight), f(in.bias), 1e-5f, f(got.y), f(got.mean), f(got.rstd), 258, 257});
@@ -183,7 +185,7 @@ TEST(Norm, WeightGradientsAreSummedInBlocksOf64AndByTheTree) {
   Random random;
   const std::int64_t shards = 3, shard_rows = 257, hidden = 33;
   const Inputs in(s, shards * shard_rows, hidden, random);
-  const Run r = run(s, in, true, shards, true);
+  const Outputs r = run(s, in, true, shards, true);
   const float *x = in.x.as<float>(), *dy = in.dy.as<float>();
   for (std::int64_t shard = 0; shard < shards; ++shard)
     for (std::int64_t i = 0; i < hidden; ++i) {
@@ -208,7 +210,7 @@ TEST(Norm, AccumulatesAndWorksInPlace) {
   const Stream s = Stream::create({});
   Random random;
   const Inputs in(s, 66, 33, random);
-  const Run once = run(s, in, true, 1, true);
+  const Outputs once = run(s, in, true, 1, true);
   const Tensor dw = filled(s, {1, 33}, 1.0f), db = filled(s, {1, 33}, 2.0f), dx = clone(s, in.dres);
   ops::layer_norm_backward(s, in.dy, in.x, in.weight, once.mean, once.rstd, dx, dx, dw, db, true);
   EXPECT_TRUE(same_bits(dx, once.dx));

@@ -1,0 +1,26 @@
+#pragma once
+#include "kernels/common/isa.hpp"
+
+namespace shoal::kernels {
+
+// C[p] = op(A[p]) op(B[p]) (+ C[p]), op(A) [m, k], op(B) [k, n], all rows dense; then, while a tile is in cache:
+//   bias:        C += bias[p][n]
+//   gelu_out:    gelu_out = gelu(C)
+//   gelu_input:  C *= gelu'(gelu_input)
+struct MatmulArgs {
+  std::int64_t pieces, m, n, k;
+  bool transpose_a, transpose_b, accumulate;
+  const float* a;
+  std::int64_t a_piece;  // floats from one piece to the next; 0: shared
+  const float* b;
+  std::int64_t b_piece;
+  float* c;  // [pieces, m, n]
+  const float* bias;
+  float* gelu_out;
+  const float* gelu_input;
+};
+
+}  // namespace shoal::kernels
+
+// Zero, or the matrix library's error code (-1: no memory).
+SHOAL_KERNEL(int matmul(const MatmulArgs& args))

@@ -1,0 +1,177 @@
+#include "shoal/ops/matmul.hpp"
+
+#include "kernels/cpu/bias.hpp"
+#include "kernels/cpu/matmul.hpp"
+#include "ops/dispatch.hpp"
+
+namespace shoal::ops {
+namespace {
+
+std::int64_t pieces_of(const char* op, const char* what, const Tensor& t) {
+  if (!t.defined() || (t.shape().rank() != 2 && t.shape().rank() != 3))
+    throw ShapeError(fmt::format("{}: {}: expected f32 [rows, columns] or [pieces, rows, columns], got {}", op, what,
+                                 t.str()));
+  return t.shape().rank() == 3 ? t.dim(0) : 1;
+}
+
+// t is [pieces, rows, cols], or [rows, cols]: shared by all pieces, where that is allowed. Its step between pieces.
+std::int64_t check(const char* op, const char* what, const Tensor& t, std::int64_t pieces, std::int64_t rows,
+                   std::int64_t cols, bool shareable = true) {
+  if (t.defined() && t.shape().rank() == 2 && (shareable || pieces == 1)) {
+    expect(op, what, t, DType::f32, {rows, cols});
+    return 0;
+  }
+  expect(op, what, t, DType::f32, {pieces, rows, cols});
+  return rows * cols;
+}
+
+void check_bias(const char* op, const char* what, const Tensor& bias, std::int64_t pieces, std::int64_t n) {
+  if (bias.defined() && bias.shape().rank() == 1 && pieces == 1) expect(op, what, bias, DType::f32, {n});
+  else expect(op, what, bias, DType::f32, {pieces, n});
+}
+
+// Runs args on tensors that stay alive until it is done.
+template <class... Tensors>
+void run(const char* op, const Stream& stream, const kernels::MatmulArgs& args, const Tensors&... keep) {
+  launch(stream, [=] {
+    ((void)keep, ...);
+    if (const int error = SHOAL_PICK(matmul)(args))
+      throw DeviceError(fmt::format("{}: {} product(s) of {} x {} by {} x {}: {}", op, args.pieces, args.m, args.k,
+                                    args.k, args.n,
+                                    error < 0 ? std::string("no memory for the tiles")
+                                              : fmt::format("oneDNN's sgemm answered {}", error)));
+  });
+}
+
+void forward(const char* op, const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
+             const Tensor& y, const Tensor& a) {
+  kernels::MatmulArgs g{};
+  g.pieces = pieces_of(op, "y", y);
+  g.m = y.dim(-2);
+  g.n = y.dim(-1);
+  pieces_of(op, "x", x);
+  g.k = x.dim(-1);
+  check(op, "y", y, g.pieces, g.m, g.n, false);
+  g.a_piece = check(op, "x", x, g.pieces, g.m, g.k);
+  g.b_piece = check(op, "w", w, g.pieces, g.n, g.k);
+  g.transpose_b = true;
+  g.a = x.as<float>();
+  g.b = w.as<float>();
+  g.c = y.as<float>();
+  if (bias.defined()) {
+    check_bias(op, "bias", bias, g.pieces, g.n);
+    g.bias = bias.as<float>();
+  }
+  if (a.defined()) {
+    expect(op, "a", a, DType::f32, y.shape());
+    g.gelu_out = a.as<float>();
+  }
+  run(op, stream, g, x, w, bias, y, a);
+}
+
+void backward_input(const char* op, const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& y,
+                    const Tensor& dx, bool accumulate) {
+  kernels::MatmulArgs g{};
+  g.pieces = pieces_of(op, "dx", dx);
+  g.m = dx.dim(-2);
+  g.n = dx.dim(-1);
+  pieces_of(op, "dy", dy);
+  g.k = dy.dim(-1);
+  check(op, "dx", dx, g.pieces, g.m, g.n, false);
+  g.a_piece = check(op, "dy", dy, g.pieces, g.m, g.k);
+  g.b_piece = check(op, "w", w, g.pieces, g.k, g.n);
+  g.accumulate = accumulate;
+  g.a = dy.as<float>();
+  g.b = w.as<float>();
+  g.c = dx.as<float>();
+  if (y.defined()) {
+    expect(op, "y", y, DType::f32, dx.shape());
+    g.gelu_input = y.as<float>();
+  }
+  run(op, stream, g, dy, w, y, dx);
+}
+
+}  // namespace
+
+void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  forward("linear_forward", stream, x, w, bias, y, Tensor());
+}
+
+void linear_gelu_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
+                         const Tensor& y, const Tensor& a) {
+  pieces_of("linear_gelu_forward", "a", a);
+  forward("linear_gelu_forward", stream, x, w, bias, y, a);
+}
+
+void linear_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                           bool accumulate) {
+  backward_input("linear_backward_input", stream, dy, w, Tensor(), dx, accumulate);
+}
+
+void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& y,
+                                const Tensor& dx) {
+  pieces_of("linear_gelu_backward_input", "y", y);
+  backward_input("linear_gelu_backward_input", stream, dy, w, y, dx, false);
+}
+
+void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            bool accumulate) {
+  const char* op = "linear_backward_weight";
+  kernels::MatmulArgs g{};
+  g.pieces = pieces_of(op, "dw", dw);
+  g.m = dw.dim(-2);
+  g.n = dw.dim(-1);
+  pieces_of(op, "x", x);
+  g.k = x.dim(-2);
+  check(op, "dw", dw, g.pieces, g.m, g.n, false);
+  g.a_piece = check(op, "dy", dy, g.pieces, g.k, g.m);
+  g.b_piece = check(op, "x", x, g.pieces, g.k, g.n);
+  if (g.pieces > 1 && g.a_piece == 0 && g.b_piece == 0 && x.shape().rank() == 2 && dy.shape().rank() == 2)
+    throw ShapeError(fmt::format("{}: x {} and dy {} are both shared by the {} pieces of dw {}", op, x.str(),
+                                 dy.str(), g.pieces, dw.str()));
+  g.transpose_a = true;
+  g.accumulate = accumulate;
+  g.a = dy.as<float>();
+  g.b = x.as<float>();
+  g.c = dw.as<float>();
+  run(op, stream, g, x, dy, dw);
+}
+
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options) {
+  kernels::MatmulArgs g{};
+  g.pieces = pieces_of("matmul", "c", c);
+  g.m = c.dim(-2);
+  g.n = c.dim(-1);
+  pieces_of("matmul", "a", a);
+  g.k = options.transpose_a ? a.dim(-2) : a.dim(-1);
+  g.transpose_a = options.transpose_a;
+  g.transpose_b = options.transpose_b;
+  g.accumulate = options.accumulate;
+  check("matmul", "c", c, g.pieces, g.m, g.n, false);
+  g.a_piece = options.transpose_a ? check("matmul", "a", a, g.pieces, g.k, g.m)
+                                  : check("matmul", "a", a, g.pieces, g.m, g.k);
+  g.b_piece = options.transpose_b ? check("matmul", "b", b, g.pieces, g.n, g.k)
+                                  : check("matmul", "b", b, g.pieces, g.k, g.n);
+  g.a = a.as<float>();
+  g.b = b.as<float>();
+  g.c = c.as<float>();
+  run("matmul", stream, g, a, b, c);
+}
+
+void bias_backward(const Stream& stream, const Tensor& dy, const Tensor& db, bool accumulate) {
+  const std::int64_t pieces = pieces_of("bias_backward", "dy", dy), m = dy.dim(-2), n = dy.dim(-1);
+  dy.require(DType::f32);
+  check_bias("bias_backward", "db", db, pieces, n);
+  launch(stream, [=] {
+    SHOAL_PICK(bias_backward)(dy.as<float>(), db.as<float>(), pieces, m, n, accumulate);
+  });
+}
+
+void tree_sum(const Stream& stream, const Tensor& x, const Tensor& y) {
+  if (!x.defined() || x.dtype() != DType::f32 || x.shape().rank() < 1 || x.dim(0) < 1)
+    throw ShapeError(fmt::format("tree_sum: x: expected f32 [at least one piece, ...], got {}", x.str()));
+  expect("tree_sum", "y", y, DType::f32, x.shape().tail());
+  launch(stream, [=] { SHOAL_PICK(tree_sum)(x.as<float>(), y.as<float>(), x.dim(0), y.numel()); });
+}
+
+}  // namespace shoal::ops

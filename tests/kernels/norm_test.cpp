@@ -65,8 +65,9 @@ TEST(NormReference, AgreesWithFiniteDifferences) {
     ref.backward(dy, x, w, dx, dw, db);
     EXPECT_TRUE(gradient_matches([&](const Vec& v) { return dot(dy, ref.forward(v, w, b)); }, x, dx));
     EXPECT_TRUE(gradient_matches([&](const Vec& v) { return dot(dy, ref.forward(x, v, b)); }, w, dw));
-    if (centred)
+    if (centred) {
       EXPECT_TRUE(gradient_matches([&](const Vec& v) { return dot(dy, ref.forward(x, w, v)); }, b, db));
+    }
   }
 }
 

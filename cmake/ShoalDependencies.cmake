@@ -65,6 +65,13 @@ shoal_feature(NCCL FALSE "the nccl backend is not part of this release")
 set(python_found FALSE)
 set(python_why "no Python development files or no pybind11 (Debian: python3-dev pybind11-dev)")
 if(NOT SHOAL_WITH_PYTHON STREQUAL "OFF")
+  # The system's Python, which has the system's numpy and pybind11, rather than the first one in PATH; an active
+  # virtual environment, a wheel build or a choice of the user's (-DPython_EXECUTABLE=...) goes first.
+  if(NOT DEFINED Python_EXECUTABLE AND NOT DEFINED Python_ROOT_DIR AND NOT DEFINED ENV{VIRTUAL_ENV}
+     AND NOT SKBUILD AND EXISTS /usr/bin/python3)
+    set(Python_EXECUTABLE /usr/bin/python3)
+  endif()
+  set(PYBIND11_FINDPYTHON ON)
   find_package(Python QUIET COMPONENTS Interpreter Development.Module)
   if(Python_FOUND)
     find_package(pybind11 QUIET)

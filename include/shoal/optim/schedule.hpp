@@ -6,16 +6,24 @@
 namespace shoal::optim {
 
 struct ScheduleConfig {
-  std::string type = "cosine";    // cosine | linear | wsd | constant
+  std::string type = "cosine";  // cosine | linear | wsd | constant
   double lr = 1e-3, min_lr = 0.0;
-  std::int64_t warmup = 0;        // updates of linear warm-up: update t (from 0) has lr (t + 1) / warmup
-  std::int64_t steps = 0;         // the update at which min_lr is reached
-  double decay_fraction = 0.1;    // wsd: the share of steps at the end in which it decays linearly
+  std::int64_t warmup = 0;      // updates of linear warm-up: update t (from 0) has lr (t + 1) / warmup
+  std::int64_t steps = 0;       // the update at which min_lr is reached (not used by constant)
+  double decay_fraction = 0.1;  // wsd: the share of steps at the end in which it decays linearly
 };
 
-// The rate of update t (from 0). cosine (Loshchilov, Hutter 2017, without restarts):
-// min_lr + (lr - min_lr) (1 + cos(pi (t - warmup) / (steps - warmup))) / 2.
+// The rate of update t (from 0). With x = (t - warmup) / (steps - warmup):
+//   cosine (Loshchilov, Hutter 2017, without restarts)  min_lr + (lr - min_lr) (1 + cos(pi x)) / 2
+//   linear                                               lr + (min_lr - lr) x
+//   wsd (warm-up, stable, decay: Hu et al. 2024)         lr until steps - round(decay_fraction steps), then
+//   linear constant                                             lr
+// Exact where it matters: lr itself at the last update of the warm-up and at the first after it, min_lr
+// itself from update `steps` on (constant: never). Throws ConfigError for t < 0.
 double learning_rate(const ScheduleConfig& config, std::int64_t t);
-void check(const ScheduleConfig& config);  // throws ConfigError
+
+// Throws ConfigError, with the values, for an unknown type, a rate that is negative or not finite, min_lr >
+// lr, a negative warm-up, or (all but constant) steps < 1 or too few for warm-up and decay.
+void check(const ScheduleConfig& config);
 
 }  // namespace shoal::optim

@@ -1,19 +1,26 @@
-// The one bucket engine of data parallelism: owns the flat buffers of values and gradients, reduces gradients once
-// a step in buckets, from the last parameter to the first, while the backward pass goes on.
+// The one bucket engine of data parallelism: owns the flat buffers of values and gradients, reduces gradients
+// once a step in buckets, from the last parameter to the first, while the backward pass goes on.
 //
 // A step, for a rank that owns `local_shards()` of the V data shards (V = ranks unless reproducible mode says
 // otherwise):
 //   engine.begin_step();
 //   for each local shard i:
-//     for each microbatch: mb.accumulate = not the shard's first; mb.sink = engine.sink(i, is the shard's last);
-//                          model.forward, model.backward
+//     for each microbatch: mb.accumulate = not the shard's first;
+//                          mb.sink = engine.sink(i, is the shard's last); model.forward, model.backward
 //     engine.end_shard(i);
-//   engine.finish();        // waits for the communication; afterwards owned ranges of grads are the global sum
+//   engine.finish();        // waits for the communication; owned ranges of grads are then the global sum
 //   ... norm, clipping, optimizer on the owned ranges ...
 //   engine.publish();       // ZeRO 1: all-gathers the updated parameters
 //
-// Shards of one rank are summed by the tree with a carry stack (R3, R5 b, c); parts of a parameter (R5 d, e) are
-// combined after the reduction. With one shard a rank there is no stack and no extra pass.
+// Shards of one rank are summed by the tree with a carry stack (R3, R5 b, c): the gradient views of the
+// parameters move from slot to slot of the stack, so that a shard's gradient is written where it is summed,
+// and are back in slot 0 (FlatParameters::grads) after finish(). Parts of a parameter (R5 d, e) are combined
+// by the tree: in reproducible mode after the reduction over the data axis, else before it, so that they do
+// not travel. With one rank and one shard there is no copy, no further pass over the gradients and no
+// collective.
+//
+// One thread calls everything. Kernels are ordered by the stream given; collectives start after the work on
+// it and are waited for in finish() and publish().
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,41 +34,53 @@ namespace shoal::parallel {
 
 struct BucketOptions {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
-  int zero = 0;                    // 0: every rank owns everything; 1: owns its partition of each bucket
-  bool reproducible = false;       // sums by the tree over data shards
-  std::int64_t data_shards = 0;    // V; 0: one a rank. Divisible by the rank count, else ConfigError
+  int zero = 0;                  // 0: every rank owns everything; 1: owns an equal part of each bucket
+  bool reproducible = false;     // sums by the tree over data shards
+  std::int64_t data_shards = 0;  // V; 0: one a rank. Divisible by the rank count, else ConfigError. Not used
+                                 // outside reproducible mode, where V is the rank count (R1)
 };
 
 // The flat view that optimizers, norms and checkpoints work on.
 struct FlatParameters {
   std::vector<nn::Parameter*> parameters;
-  shard::FlatLayout layout;        // of values, and of part 0 of the gradients
-  Tensor values, grads;            // f32 [layout.numel]
-  std::vector<shard::Range> owned; // ascending ranges (multiples of 256) that this rank updates; all of it at stage 0
+  shard::FlatLayout layout;         // of values, and of part 0 of the gradients
+  Tensor values, grads;             // f32 [layout.numel]; padding is zero
+  std::vector<shard::Range> owned;  // ascending, cut at multiples of 256: what this rank updates
+  bool partitioned = false;         // ranks own different ranges (ZeRO 1); else every rank owns everything
   std::shared_ptr<Communicator> comm;
 };
 
 class BucketEngine {
  public:
+  // Collective. Gives every parameter its value (zeros, or what it held if it was defined) and gradient
+  // views. Throws ConfigError for parameters listed twice, without parts, or of several pieces that are no
+  // multiples of 256 elements; for ZeRO stages other than 0 and 1; and for data shards that do not divide
+  // among the ranks.
   BucketEngine(std::vector<nn::Parameter*> parameters, std::shared_ptr<Communicator> comm,
                const BucketOptions& options, const Stream& stream);
   ~BucketEngine();
   BucketEngine(const BucketEngine&) = delete;
   BucketEngine& operator=(const BucketEngine&) = delete;
 
-  std::int64_t data_shards() const;
+  std::int64_t data_shards() const;  // V
   std::int64_t local_shards() const;
-  std::int64_t first_shard() const;
+  std::int64_t first_shard() const;  // this rank has shards [first_shard, first_shard + local_shards)
   FlatParameters& flat();
-  void broadcast_parameters(int root = 0);  // every rank gets root's values
+  void broadcast_parameters(int root = 0);  // collective: every rank gets root's values
 
+  // Calls out of this order throw Error.
   void begin_step();
-  nn::GradientSink* sink(std::int64_t local_shard, bool last_microbatch);  // null unless reduction starts here
+  // Null unless reduction starts here: in the last microbatch of the last local shard. ready() throws
+  // TrainError for a parameter that is not the engine's, and for a part that was ready already.
+  nn::GradientSink* sink(std::int64_t local_shard, bool last_microbatch);
   void end_shard(std::int64_t local_shard);
-  void finish();
+  void finish();  // throws TrainError naming a parameter that was never ready, and what a collective threw
   void publish();
 
-  // Bytes the engine holds beyond the values: gradients, parts, carry stack. Known without memory.
+  // Bytes of the values; and bytes the engine holds beyond them: gradients, parts, carry stack. Known without
+  // memory, exactly what is asked of comm->allocator(), and the same on every rank.
+  static std::int64_t value_bytes(const std::vector<nn::Parameter*>& parameters, int ranks,
+                                  const BucketOptions& options);
   static std::int64_t predicted_bytes(const std::vector<nn::Parameter*>& parameters, int ranks, int rank,
                                       const BucketOptions& options);
 

@@ -1,0 +1,103 @@
+#include "shoal/optim/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "shoal/core/error.hpp"
+#include "support/expect_message.hpp"
+
+namespace shoal::optim {
+namespace {
+
+// nanoGPT's example: numbers that do not round nicely, so that "exactly" means something.
+ScheduleConfig example(const char* type) {
+  ScheduleConfig c;
+  c.type = type;
+  c.lr = 1e-3;
+  c.min_lr = 1e-4;
+  c.warmup = 100;
+  c.steps = 2000;
+  return c;
+}
+
+TEST(Schedule, WarmUpIsLinearAndEndsAtTheRate) {
+  for (const char* type : {"cosine", "linear", "wsd", "constant"}) {
+    const ScheduleConfig c = example(type);
+    EXPECT_EQ(learning_rate(c, 0), 1e-3 * 0.01) << type;
+    EXPECT_EQ(learning_rate(c, 49), 1e-3 * 0.5) << type;
+    EXPECT_EQ(learning_rate(c, 99), 1e-3) << type;
+    EXPECT_EQ(learning_rate(c, 100), 1e-3) << type;
+  }
+}
+
+TEST(Schedule, NoWarmUpStartsAtTheRate) {
+  for (const char* type : {"cosine", "linear", "wsd", "constant"}) {
+    ScheduleConfig c = example(type);
+    c.warmup = 0;
+    EXPECT_EQ(learning_rate(c, 0), 1e-3) << type;
+  }
+}
+
+TEST(Schedule, EndsAtTheLeastRateExactlyAndStaysThere) {
+  for (const char* type : {"cosine", "linear", "wsd"}) {
+    const ScheduleConfig c = example(type);
+    EXPECT_GT(learning_rate(c, 1999), 1e-4) << type;
+    EXPECT_EQ(learning_rate(c, 2000), 1e-4) << type;
+    EXPECT_EQ(learning_rate(c, 5000), 1e-4) << type;
+  }
+  EXPECT_EQ(learning_rate(example("constant"), 5000), 1e-3);
+}
+
+TEST(Schedule, ValuesBetween) {
+  EXPECT_DOUBLE_EQ(learning_rate(example("cosine"), 1050), (1e-3 + 1e-4) / 2);
+  EXPECT_DOUBLE_EQ(learning_rate(example("cosine"), 575),
+                   1e-4 + 9e-4 * (1 + std::sqrt(0.5)) / 2);  // a quarter
+  EXPECT_DOUBLE_EQ(learning_rate(example("linear"), 575), 1e-3 - 9e-4 / 4);
+  const ScheduleConfig wsd = example("wsd");  // decays from update 1800
+  EXPECT_EQ(learning_rate(wsd, 1799), 1e-3);
+  EXPECT_EQ(learning_rate(wsd, 1800), 1e-3);
+  EXPECT_LT(learning_rate(wsd, 1801), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(wsd, 1900), (1e-3 + 1e-4) / 2);
+}
+
+TEST(Schedule, NeverRisesAfterTheWarmUp) {
+  for (const char* type : {"cosine", "linear", "wsd", "constant"}) {
+    const ScheduleConfig c = example(type);
+    for (std::int64_t t = 100; t < 2010; ++t)
+      ASSERT_GE(learning_rate(c, t), learning_rate(c, t + 1)) << type << t;
+  }
+}
+
+TEST(Schedule, WarmUpMayTakeAllSteps) {
+  ScheduleConfig c = example("cosine");
+  c.steps = c.warmup;
+  EXPECT_NO_THROW(check(c));
+  EXPECT_EQ(learning_rate(c, 99), 1e-3);
+  EXPECT_EQ(learning_rate(c, 100), 1e-4);
+}
+
+TEST(Schedule, RefusesImpossibleNumbersAndNamesThem) {
+  EXPECT_NO_THROW(check(example("wsd")));
+  const auto with = [](auto change) {
+    ScheduleConfig c = example("wsd");
+    change(c);
+    return c;
+  };
+  EXPECT_MESSAGE(check(with([](auto& c) { c.type = "cosin"; })), ConfigError,
+                 "\"cosin\": expected cosine, linear, wsd or constant");
+  EXPECT_MESSAGE(learning_rate(with([](auto& c) { c.type = "cosin"; }), 500), ConfigError, "cosin");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.lr = -1; })), ConfigError, "lr = -1");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.lr = NAN; })), ConfigError, "lr = nan");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.min_lr = 0.5; })), ConfigError, "min_lr = 0.5");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.warmup = -3; })), ConfigError, "warmup = -3");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.warmup = 2001; })), ConfigError, "2001");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.steps = 0; })), ConfigError, "over 0 updates");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.decay_fraction = 1.5; })), ConfigError, "1.5");
+  EXPECT_MESSAGE(check(with([](auto& c) { c.decay_fraction = 0.99; })), ConfigError,
+                 "100 of warm-up and 1980");
+  EXPECT_MESSAGE(learning_rate(example("wsd"), -1), ConfigError, "update -1");
+}
+
+}  // namespace
+}  // namespace shoal::optim

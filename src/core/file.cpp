@@ -1,0 +1,114 @@
+#include "shoal/core/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "shoal/core/error.hpp"
+
+namespace shoal {
+
+MappedFile::MappedFile(const std::string& path, Raise raise) : path_(path) {
+  const auto fail = [&](const char* what) {
+    raise(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("cannot be opened");
+  struct Close {
+    int fd;
+    ~Close() { ::close(fd); }
+  } close{fd};
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) fail("cannot be examined");
+  if (!S_ISREG(info.st_mode))
+    raise(fmt::format("{}: {}, expected a regular file", path,
+                      S_ISDIR(info.st_mode) ? "is a directory" : "is a device, pipe or socket"));
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ == 0) return;  // an empty range cannot be mapped
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+  if (p == MAP_FAILED) fail("cannot be mapped");
+  data_ = static_cast<const std::byte*>(p);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AtomicFile::AtomicFile(std::string path, Raise raise) : path_(std::move(path)), raise_(raise) {
+  static std::atomic<unsigned> counter{0};
+  temporary_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), counter++);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path_, ignored)) {
+    errno = EISDIR;
+    fail("cannot be written");
+  }
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail("cannot be written");
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::append(const void* data, std::size_t nbytes) {
+  const std::int64_t at = size_;
+  size_ += static_cast<std::int64_t>(nbytes);
+  write_at(at, data, nbytes);
+}
+
+void AtomicFile::write_at(std::int64_t offset, const void* data, std::size_t nbytes) {
+  const char* p = static_cast<const char*>(data);
+  while (nbytes > 0) {
+    const ssize_t n = ::pwrite(fd_, p, nbytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot be written");
+    p += n;
+    offset += n;
+    nbytes -= static_cast<std::size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) fail("cannot be made durable");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed to its final name");
+  ::close(std::exchange(fd_, -1));
+  // The rename itself is durable only once the folder is; some file systems refuse to sync a folder.
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  const int dir = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return;
+  const bool synced = ::fsync(dir) == 0 || errno == EINVAL || errno == EROFS;
+  const int reason = errno;
+  ::close(dir);
+  errno = reason;
+  if (!synced) fail("its folder cannot be made durable");
+}
+
+void AtomicFile::fail(const char* what) const {
+  const std::string message = fmt::format("{}: {}: {}", path_, what, std::strerror(errno));
+  raise_(message);
+  throw Error(message);  // for a `raise` that returns
+}
+
+}  // namespace shoal

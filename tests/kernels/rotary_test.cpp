@@ -51,8 +51,9 @@ TEST(Rotary, TurnsPairsByTheAngleAndBack) {
           const std::int64_t c = e % width, piece = e / std::max<std::int64_t>(1, tokens * width);
           const std::int64_t heads_here =
               std::min<std::int64_t>(2, std::max<std::int64_t>(0, heads - 2 * piece));
-          if (c < 5 || c >= 5 + heads_here * d)
+          if (c < 5 || c >= 5 + heads_here * d) {
             ASSERT_EQ(x.as<float>()[e], before.as<float>()[e]) << "not its own";
+          }
         }
         // The gradient of a rotation is the rotation back.
         ops::rotary(s, {x, 5, 2}, heads, d, samples, seq, t.cos, t.sin, true);

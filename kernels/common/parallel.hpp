@@ -25,6 +25,15 @@ inline void parallel_for(int64_t n, int64_t work, const Body& body) {
   for (int64_t i = 0; i < n; ++i) body(i);
 }
 
+// How many threads parallel_for would use at most. It may shape how work is cut only where the cut cannot change bits.
+inline int64_t max_threads() {
+#ifdef _OPENMP
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
 // body(begin, end) over [0, n) in fixed blocks of `grain` elements.
 template <class Body>
 inline void parallel_blocks(int64_t n, int64_t grain, int64_t work, const Body& body) {

@@ -1,0 +1,81 @@
+// Token and position embedding. Bound by memory: forward reads a word's row and writes 4 bytes an element. Backward
+// reads dy once and adds each row to its word's and its position's row; tokens must come in ascending order for every
+// element, so threads share out columns, not tokens: no thread ever waits, and any cut of the columns gives the same
+// bits. Dropout's numbers are drawn again for the columns at hand.
+#include "kernels/cpu/embedding.hpp"
+
+#include "kernels/common/columns.hpp"
+#include "kernels/common/parallel.hpp"
+#include "kernels/common/philox.hpp"
+
+namespace shoal::kernels::SHOAL_ISA {
+namespace {
+
+// body(i, part, bits) for the columns [begin, end) of row t; bits points at the random number of column i.
+template <class Body>
+inline void row_columns(const EmbeddingArgs& a, int64_t t, int64_t begin, int64_t end, const Body& body) {
+  if (!a.dropout.active) {
+    over_columns(begin, end,
+                 [&](int64_t i, auto part) { body(i, part, static_cast<const uint32_t*>(nullptr)); });
+    return;
+  }
+  RandomWindow window;
+  for (int64_t c = begin; c < end; c += RandomWindow::capacity) {
+    const int64_t stop = end - c < RandomWindow::capacity ? end : c + RandomWindow::capacity;
+    const uint32_t* bits =
+        window.fill(a.dropout.random, a.dropout.first + static_cast<uint64_t>(t * a.hidden + c), stop - c);
+    over_columns(c, stop, [&](int64_t i, auto part) { body(i, part, bits + (i - c)); });
+  }
+}
+
+void clear(float* p, int64_t n) {
+  parallel_blocks(n, 65536, n * 4, [=](int64_t begin, int64_t end) {
+    memset(p + begin, 0, sizeof(float) * static_cast<size_t>(end - begin));
+  });
+}
+
+}  // namespace
+
+void embedding_forward(const EmbeddingArgs& a, const float* word, const float* position, float* y) {
+  const int64_t H = a.hidden;
+  const vf threshold = seti(static_cast<int32_t>(a.dropout.threshold)), factor = set1(a.dropout.scale);
+  parallel_blocks(a.rows, H < 4096 ? 4096 / (H > 0 ? H : 1) : 1, a.rows * H * 8,
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t t = begin; t < end; ++t) {
+                      const float* w = word + a.tokens[t] * H;
+                      const float* p = position == nullptr ? nullptr : position + t % a.seq * H;
+                      row_columns(a, t, 0, H, [=](int64_t i, auto part, const uint32_t* bits) {
+                        vf v = part.get(w + i);
+                        if (p != nullptr) v = v + part.get(p + i);
+                        if (bits != nullptr) v = drop(v, load(bits), threshold, factor);
+                        part.put(y + t * H + i, v);
+                      });
+                    }
+                  });
+}
+
+void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, int64_t vocab,
+                        float* dposition, int64_t positions, bool accumulate) {
+  const int64_t H = a.hidden;
+  if (!accumulate) {
+    clear(dword, vocab * H);
+    if (dposition != nullptr) clear(dposition, positions * H);
+  }
+  const vf threshold = seti(static_cast<int32_t>(a.dropout.threshold)), factor = set1(a.dropout.scale);
+  const int64_t share = (H + max_threads() - 1) / max_threads();
+  const int64_t strip = share < 64 ? 64 : (share + lanes - 1) / lanes * lanes;
+  parallel_blocks(H, strip, a.rows * H * 12, [&](int64_t begin, int64_t end) {
+    for (int64_t t = 0; t < a.rows; ++t) {
+      float* w = dword + a.tokens[t] * H;
+      float* p = dposition == nullptr ? nullptr : dposition + t % a.seq * H;
+      row_columns(a, t, begin, end, [=](int64_t i, auto part, const uint32_t* bits) {
+        vf v = part.get(dy + t * H + i);
+        if (bits != nullptr) v = drop(v, load(bits), threshold, factor);
+        part.put(w + i, part.get(w + i) + v);
+        if (p != nullptr) part.put(p + i, part.get(p + i) + v);
+      });
+    }
+  });
+}
+
+}  // namespace shoal::kernels::SHOAL_ISA

@@ -1,0 +1,63 @@
+#include "shoal/ops/embedding.hpp"
+
+#include "kernels/cpu/embedding.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/dropout_args.hpp"
+
+namespace shoal::ops {
+namespace {
+
+kernels::EmbeddingArgs check(const char* op, const Tensor& tokens, const Tensor& word, const Tensor& position,
+                             std::int64_t seq, const Dropout& dropout, const char* word_name) {
+  if (!word.defined() || word.dtype() != DType::f32 || word.shape().rank() != 2)
+    throw ShapeError(fmt::format("{}: {}: expected f32 [vocab, hidden], got {}", op, word_name, word.str()));
+  if (!tokens.defined() || tokens.dtype() != DType::i32 || tokens.shape().rank() != 1)
+    throw ShapeError(fmt::format("{}: tokens: expected i32 [tokens], got {}", op, tokens.str()));
+  const std::int64_t hidden = word.dim(1);
+  if (seq < 1 || dropout.first_sample < 0)
+    throw ShapeError(fmt::format("{}: seq = {}, first_sample = {}: expected at least 1 and 0", op, seq,
+                                 dropout.first_sample));
+  if (position.defined() && (position.dtype() != DType::f32 || position.shape().rank() != 2 ||
+                             position.dim(0) < seq || position.dim(1) != hidden))
+    throw ShapeError(
+        fmt::format("{}: position: expected f32 [at least {}, {}], got {}", op, seq, hidden, position.str()));
+  return {tokens.as<std::int32_t>(), tokens.dim(0), hidden, seq, dropout_args(dropout, seq * hidden)};
+}
+
+// Before any work, and in stream order: the ids may only be there then.
+void check_ids(const char* op, const Tensor& tokens, std::int64_t vocab) {
+  const std::int32_t* t = tokens.as<std::int32_t>();
+  for (std::int64_t i = 0; i < tokens.numel(); ++i)
+    if (t[i] < 0 || t[i] >= vocab)
+      throw ShapeError(
+          fmt::format("{}: token {} has id {}, outside the vocabulary [0, {})", op, i, t[i], vocab));
+}
+
+float* data(const Tensor& t) { return t.defined() ? t.as<float>() : nullptr; }
+
+}  // namespace
+
+void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& word, const Tensor& position,
+                       std::int64_t seq, const Dropout& dropout, const Tensor& y) {
+  const auto args = check("embedding_forward", tokens, word, position, seq, dropout, "word");
+  expect("embedding_forward", "y", y, DType::f32, {args.rows, args.hidden});
+  launch(stream, [=] {
+    check_ids("embedding_forward", tokens, word.dim(0));
+    SHOAL_PICK(embedding_forward)(args, data(word), data(position), data(y));
+  });
+}
+
+void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& tokens, std::int64_t seq,
+                        const Dropout& dropout, const Tensor& dword, const Tensor& dposition,
+                        bool accumulate) {
+  const auto args = check("embedding_backward", tokens, dword, dposition, seq, dropout, "dword");
+  expect("embedding_backward", "dy", dy, DType::f32, {args.rows, args.hidden});
+  launch(stream, [=] {
+    check_ids("embedding_backward", tokens, dword.dim(0));
+    SHOAL_PICK(embedding_backward)
+    (args, data(dy), data(dword), dword.dim(0), data(dposition), dposition.defined() ? dposition.dim(0) : 0,
+     accumulate);
+  });
+}
+
+}  // namespace shoal::ops

@@ -38,7 +38,8 @@ void clear(float* p, int64_t n) {
 
 void embedding_forward(const EmbeddingArgs& a, const float* word, const float* position, float* y) {
   const int64_t H = a.hidden;
-  const vf threshold = seti(static_cast<int32_t>(a.dropout.threshold)), factor = set1(a.dropout.scale);
+  const vi threshold = seti(static_cast<int32_t>(a.dropout.threshold));
+  const vf factor = set1(a.dropout.scale);
   parallel_blocks(a.rows, H < 4096 ? 4096 / (H > 0 ? H : 1) : 1, a.rows * H * 8,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t t = begin; t < end; ++t) {
@@ -61,7 +62,8 @@ void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, i
     clear(dword, vocab * H);
     if (dposition != nullptr) clear(dposition, positions * H);
   }
-  const vf threshold = seti(static_cast<int32_t>(a.dropout.threshold)), factor = set1(a.dropout.scale);
+  const vi threshold = seti(static_cast<int32_t>(a.dropout.threshold));
+  const vf factor = set1(a.dropout.scale);
   const int64_t share = (H + max_threads() - 1) / max_threads();
   const int64_t strip = share < 64 ? 64 : (share + lanes - 1) / lanes * lanes;
   parallel_blocks(H, strip, a.rows * H * 12, [&](int64_t begin, int64_t end) {

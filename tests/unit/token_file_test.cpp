@@ -142,6 +142,7 @@ TEST(TokenFile, DamageIsNamed) {
   EXPECT_MESSAGE(open(f.substr(0, 73)), DataError,
                  "at offset 64: data cut short: expected 5 tokens of 2 bytes, found 9 bytes");
   EXPECT_MESSAGE(open(f.substr(0, 64)), DataError, "found 0 bytes");
+  EXPECT_MESSAGE(open(f + "z"), DataError, "data too long: expected 5 tokens of 2 bytes, found 11 bytes");
   EXPECT_MESSAGE(open(f + "zz"), DataError, "data too long: expected 5 tokens of 2 bytes, found 12 bytes");
   EXPECT_MESSAGE(open(patched(f, 8, 2u)), DataError, "at offset 8: version: expected 1 or lower, found 2");
   EXPECT_MESSAGE(open(patched(f, 8, 0u)), DataError, "version: expected 1, found 0");

@@ -19,8 +19,8 @@ struct GemmCall {
 // Zero, or the library's error code. Inside a parallel region, or in a SingleThread scope.
 int gemm_call(const GemmCall& call);
 
-// Calls made outside a parallel region must not start one of their own: sets the number of threads that the matrix
-// library would use to one, and back.
+// Calls made outside a parallel region must not start one of their own: sets the number of threads that the
+// matrix library would use to one, and back.
 class SingleThread {
  public:
   SingleThread();

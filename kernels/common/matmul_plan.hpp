@@ -1,5 +1,5 @@
-// How a matrix product is cut into single-thread calls: a function of (M, N, K) alone, so that neither the thread
-// count nor the number of pieces a rank owns can change a bit (docs/numerics.md, R2).
+// How a matrix product is cut into single-thread calls: a function of (M, N, K) alone, so that neither the
+// thread count nor the number of pieces a rank owns can change a bit (docs/numerics.md, R2).
 #pragma once
 #include <stdint.h>
 
@@ -18,16 +18,19 @@ static constexpr int64_t equal_part(int64_t n, int64_t most, int64_t multiple) {
   return (part + multiple - 1) / multiple * multiple;
 }
 
-constexpr int64_t matmul_pad = 16;  // floats after each row of a packed tile: no two rows fall in one cache set
+constexpr int64_t matmul_pad =
+    16;  // floats after each row of a packed tile: no two rows fall in one cache set
 constexpr int64_t matmul_max_m = 64, matmul_max_n = 384, matmul_max_k = 384;
 
-// A packed right operand of 384 x 384 takes 600 KB and is used for many row tiles; a left one of 64 x 384 takes
-// 100 KB: both stay in a 1 MB second-level cache. With fewer rows than the copy is worth, nothing is packed.
+// A packed right operand of 384 x 384 takes 600 KB and is used for many row tiles; a left one of 64 x 384
+// takes 100 KB: both stay in a 1 MB second-level cache. With fewer rows than the copy is worth, nothing is
+// packed.
 static constexpr MatmulPlan matmul_plan(int64_t m, int64_t n, int64_t k) {
   if (m < 16) return {m < 1 ? 1 : m, equal_part(n, 256, 16), k, false};
   const int64_t n_tile = equal_part(n, matmul_max_n, 16);
   const int64_t n_tiles = (n + n_tile - 1) / n_tile;
-  return {m * n_tiles >= 1024 ? matmul_max_m : matmul_max_m / 2, n_tile, equal_part(k, matmul_max_k, 16), true};
+  return {m * n_tiles >= 1024 ? matmul_max_m : matmul_max_m / 2, n_tile, equal_part(k, matmul_max_k, 16),
+          true};
 }
 
 // Floats of scratch that a thread needs for a packed product.

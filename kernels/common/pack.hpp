@@ -1,6 +1,6 @@
-// Copies of matrix tiles, straight and transposed. A transposing copy reads whole cache lines (8 rows x 16 columns)
-// because the source's rows are often a power of two apart, where each extra visit of a line is a cache miss.
-// Included only by kernels/cpu/*.cpp; everything has internal linkage.
+// Copies of matrix tiles, straight and transposed. A transposing copy reads whole cache lines (8 rows x 16
+// columns) because the source's rows are often a power of two apart, where each extra visit of a line is a
+// cache miss. Included only by kernels/cpu/*.cpp; everything has internal linkage.
 #pragma once
 #include "kernels/common/vec.hpp"
 
@@ -8,7 +8,8 @@ namespace shoal::kernels::SHOAL_ISA {
 namespace {
 
 // dst[r][c] = src[r][c]
-SHOAL_INLINE void pack_rows(const float* src, int64_t lds, int64_t rows, int64_t cols, float* dst, int64_t ldd) {
+SHOAL_INLINE void pack_rows(const float* src, int64_t lds, int64_t rows, int64_t cols, float* dst,
+                            int64_t ldd) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* s = src + r * lds;
     float* d = dst + r * ldd;
@@ -49,8 +50,8 @@ SHOAL_INLINE void transpose8(const float* src, int64_t lds, float* dst, int64_t 
 // dst[c][r] = src[r][c]
 SHOAL_INLINE void pack_transposed(const float* src, int64_t lds, int64_t rows, int64_t cols, float* dst,
                                   int64_t ldd) {
-  int64_t r = 0;
-  for (; r + 8 <= rows; r += 8) {
+  const int64_t whole = rows & ~int64_t{7};
+  for (int64_t r = 0; r < whole; r += 8) {
     const float* s = src + r * lds;
     float* d = dst + r;
     int64_t c = 0;
@@ -61,7 +62,7 @@ SHOAL_INLINE void pack_transposed(const float* src, int64_t lds, int64_t rows, i
     for (; c < cols; ++c)
       for (int i = 0; i < 8; ++i) d[c * ldd + i] = s[i * lds + c];
   }
-  for (; r < rows; ++r)
+  for (int64_t r = whole; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) dst[c * ldd + r] = src[r * lds + c];
 }
 

@@ -4,8 +4,8 @@
 
 namespace shoal::kernels {
 
-// At least n floats, aligned to 64 bytes, the calling thread's own until it asks again. Contents are what the last
-// user left. Null when there is no memory.
+// At least n floats, aligned to 64 bytes, the calling thread's own until it asks again. Contents are what the
+// last user left. Null when there is no memory.
 float* thread_scratch(int64_t n);
 // Bytes that all threads together hold now.
 int64_t scratch_bytes();

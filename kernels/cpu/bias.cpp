@@ -1,6 +1,7 @@
-// Sums over rows and over pieces, in the order of the one tree (docs/numerics.md, R3 and R5). Bound by memory: each
-// element is read once for one addition. Columns are vector lanes; a stack of at most log2(leaves) + 1 partial sums
-// stays in the first-level cache: when leaf i has been stored, as many pairs are complete as i has trailing ones.
+// Sums over rows and over pieces, in the order of the one tree (docs/numerics.md, R3 and R5). Bound by
+// memory: each element is read once for one addition. Columns are vector lanes; a stack of at most
+// log2(leaves) + 1 partial sums stays in the first-level cache: when leaf i has been stored, as many pairs
+// are complete as i has trailing ones.
 #include "kernels/cpu/bias.hpp"
 
 #include "kernels/common/parallel.hpp"
@@ -9,8 +10,8 @@
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
 
-constexpr int width = 4;          // vectors a job sums side by side
-constexpr int64_t block = 64;     // rows a leaf covers
+constexpr int width = 4;       // vectors a job sums side by side
+constexpr int64_t block = 64;  // rows a leaf covers
 constexpr int max_levels = 64;
 
 // The tree over `leaves` of `nv` vectors; leaf(i, sums) writes leaf i.
@@ -30,7 +31,8 @@ SHOAL_INLINE void sum_tree(int64_t leaves, int nv, vf (*stack)[width], const Lea
 void bias_backward(const float* dy, float* db, int64_t pieces, int64_t m, int64_t n, bool accumulate) {
   const int64_t strip = width * lanes, strips = (n + strip - 1) / strip;
   parallel_for(pieces * strips, pieces * m * n, [=](int64_t job) {
-    const int64_t piece = job / strips, begin = job % strips * strip, end = begin + strip < n ? begin + strip : n;
+    const int64_t piece = job / strips, begin = job % strips * strip,
+                  end = begin + strip < n ? begin + strip : n;
     const float* from = dy + piece * m * n;
     float* to = db + piece * n;
     const int nv = static_cast<int>((end - begin + lanes - 1) / lanes);
@@ -49,8 +51,10 @@ void bias_backward(const float* dy, float* db, int64_t pieces, int64_t m, int64_
       vf sum = m ? stack[0][v] : set1(0.0f);
       if (accumulate) sum = get(to, v) + sum;
       const int64_t c = begin + v * lanes;
-      if (c + lanes <= end) store(to + c, sum);
-      else store_partial(to + c, sum, end - c);
+      if (c + lanes <= end)
+        store(to + c, sum);
+      else
+        store_partial(to + c, sum, end - c);
     }
   });
 }
@@ -64,8 +68,10 @@ void tree_sum(const float* x, float* y, int64_t leaves, int64_t n) {
       sum_tree(leaves, 1, stack, [&](int64_t leaf, vf* sum) {
         sum[0] = whole ? load(x + leaf * n + i) : load_partial(x + leaf * n + i, end - i);
       });
-      if (whole) store(y + i, stack[0][0]);
-      else store_partial(y + i, stack[0][0], end - i);
+      if (whole)
+        store(y + i, stack[0][0]);
+      else
+        store_partial(y + i, stack[0][0], end - i);
     }
   });
 }

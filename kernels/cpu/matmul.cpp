@@ -1,12 +1,12 @@
 // Matrix products as calls of oneDNN's sgemm on tiles that we pack ourselves.
 //
-// A product of M x K by K x N does 2 M N K operations on 4 (M K + K N + M N) bytes: bound by arithmetic. oneDNN's
-// in-place kernel (no operand copied, nothing transposed) runs at 98 % of the FMA peak on tiles of 64 x 384 x 384
-// whose rows are not a power of two apart, but at 30 to 50 % on the operands of training as they lie (weight
-// gradients read dY transposed; 1024 floats a row fall in one cache set). So each tile is copied, transposed where
-// needed, into padded rows. A packed tile of B serves a run of row tiles (its copy costs 1 to 2 %), one of A a
-// whole n-tile. A unit of work is one tile of C over all of K: threads take runs of units, and which thread makes
-// a unit changes nothing in it.
+// A product of M x K by K x N does 2 M N K operations on 4 (M K + K N + M N) bytes: bound by arithmetic.
+// oneDNN's in-place kernel (no operand copied, nothing transposed) runs at 98 % of the FMA peak on tiles of
+// 64 x 384 x 384 whose rows are not a power of two apart, but at 30 to 50 % on the operands of training as
+// they lie (weight gradients read dY transposed; 1024 floats a row fall in one cache set). So each tile is
+// copied, transposed where needed, into padded rows. A packed tile of B serves a run of row tiles (its copy
+// costs 1 to 2 %), one of A a whole n-tile. A unit of work is one tile of C over all of K: threads take runs
+// of units, and which thread makes a unit changes nothing in it.
 #include "kernels/cpu/matmul.hpp"
 
 #include "kernels/common/gemm_call.hpp"
@@ -21,7 +21,8 @@ namespace {
 SHOAL_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // What follows the product, on rows x cols of C starting at `at`; every pass over C is in cache here.
-SHOAL_INLINE void epilogue(const MatmulArgs& g, int64_t piece, int64_t at, int64_t col, int64_t rows, int64_t cols) {
+SHOAL_INLINE void epilogue(const MatmulArgs& g, int64_t piece, int64_t at, int64_t col, int64_t rows,
+                           int64_t cols) {
   if (!g.bias && !g.gelu_out && !g.gelu_input) return;
   const float* bias = g.bias ? g.bias + piece * g.n + col : nullptr;
   for (int64_t r = 0; r < rows; ++r, at += g.n)
@@ -35,10 +36,16 @@ SHOAL_INLINE void epilogue(const MatmulArgs& g, int64_t piece, int64_t at, int64
         const float* x = g.gelu_input + at + c;
         v = v * vgelu_derivative(whole ? load(x) : load_partial(x, width));
       }
-      if (whole) store(y, v); else store_partial(y, v, width);
+      if (whole)
+        store(y, v);
+      else
+        store_partial(y, v, width);
       if (g.gelu_out) {
         const vf a = vgelu(v);
-        if (whole) store(g.gelu_out + at + c, a); else store_partial(g.gelu_out + at + c, a, width);
+        if (whole)
+          store(g.gelu_out + at + c, a);
+        else
+          store_partial(g.gelu_out + at + c, a, width);
       }
     }
 }
@@ -60,14 +67,17 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
   for (int64_t k0 = 0; k0 < g.k; k0 += plan.k) {
     const int64_t depth = least(plan.k, g.k - k0), ldk = depth + matmul_pad;
     if (plan.packed) {
-      if (g.transpose_b) pack_transposed(b + col * ldb + k0, ldb, cols, depth, tile_b, ldp);
-      else pack_rows(b + k0 * ldb + col, ldb, depth, cols, tile_b, ldp);
+      if (g.transpose_b)
+        pack_transposed(b + col * ldb + k0, ldb, cols, depth, tile_b, ldp);
+      else
+        pack_rows(b + k0 * ldb + col, ldb, depth, cols, tile_b, ldp);
     }
     for (int64_t tile = first; tile < last; ++tile) {
       const int64_t row = tile * plan.m, rows = least(plan.m, g.m - row);
       const int64_t at = (piece * g.m + row) * g.n + col;
-      GemmCall call{false, false, g.accumulate || k0 > 0, rows, cols, depth, tile_a, ldk, tile_b, ldp,
-                    g.c + at, g.n, true};
+      GemmCall call{
+          false, false, g.accumulate || k0 > 0, rows, cols, depth, tile_a, ldk, tile_b, ldp, g.c + at,
+          g.n,   true};
       if (!plan.packed) {
         call.transpose_a = g.transpose_a;
         call.transpose_b = g.transpose_b;

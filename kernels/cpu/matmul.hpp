@@ -3,7 +3,8 @@
 
 namespace shoal::kernels {
 
-// C[p] = op(A[p]) op(B[p]) (+ C[p]), op(A) [m, k], op(B) [k, n], all rows dense; then, while a tile is in cache:
+// C[p] = op(A[p]) op(B[p]) (+ C[p]), op(A) [m, k], op(B) [k, n], all rows dense; then, while a tile is in
+// cache:
 //   bias:        C += bias[p][n]
 //   gelu_out:    gelu_out = gelu(C)
 //   gelu_input:  C *= gelu'(gelu_input)

@@ -82,8 +82,8 @@ namespace kernels {
 int gemm_call(const GemmCall& g) {
   if (how != ops::Product::library) [[unlikely]]
     return hooked(g);
-  return dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a, g.lda, g.b,
-                    g.ldb, g.accumulate ? 1.0f : 0.0f, g.c, g.ldc);
+  return dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a, g.lda,
+                    g.b, g.ldb, g.accumulate ? 1.0f : 0.0f, g.c, g.ldc);
 }
 
 #ifdef _OPENMP

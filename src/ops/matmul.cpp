@@ -9,12 +9,13 @@ namespace {
 
 std::int64_t pieces_of(const char* op, const char* what, const Tensor& t) {
   if (!t.defined() || (t.shape().rank() != 2 && t.shape().rank() != 3))
-    throw ShapeError(fmt::format("{}: {}: expected f32 [rows, columns] or [pieces, rows, columns], got {}", op, what,
-                                 t.str()));
+    throw ShapeError(fmt::format("{}: {}: expected f32 [rows, columns] or [pieces, rows, columns], got {}",
+                                 op, what, t.str()));
   return t.shape().rank() == 3 ? t.dim(0) : 1;
 }
 
-// t is [pieces, rows, cols], or [rows, cols]: shared by all pieces, where that is allowed. Its step between pieces.
+// t is [pieces, rows, cols], or [rows, cols]: shared by all pieces, where that is allowed. Its step between
+// pieces.
 std::int64_t check(const char* op, const char* what, const Tensor& t, std::int64_t pieces, std::int64_t rows,
                    std::int64_t cols, bool shareable = true) {
   if (t.defined() && t.shape().rank() == 2 && (shareable || pieces == 1)) {
@@ -26,8 +27,10 @@ std::int64_t check(const char* op, const char* what, const Tensor& t, std::int64
 }
 
 void check_bias(const char* op, const char* what, const Tensor& bias, std::int64_t pieces, std::int64_t n) {
-  if (bias.defined() && bias.shape().rank() == 1 && pieces == 1) expect(op, what, bias, DType::f32, {n});
-  else expect(op, what, bias, DType::f32, {pieces, n});
+  if (bias.defined() && bias.shape().rank() == 1 && pieces == 1)
+    expect(op, what, bias, DType::f32, {n});
+  else
+    expect(op, what, bias, DType::f32, {pieces, n});
 }
 
 // Runs args on tensors that stay alive until it is done.
@@ -36,8 +39,8 @@ void run(const char* op, const Stream& stream, const kernels::MatmulArgs& args, 
   launch(stream, [=] {
     ((void)keep, ...);
     if (const int error = SHOAL_PICK(matmul)(args))
-      throw DeviceError(fmt::format("{}: {} product(s) of {} x {} by {} x {}: {}", op, args.pieces, args.m, args.k,
-                                    args.k, args.n,
+      throw DeviceError(fmt::format("{}: {} product(s) of {} x {} by {} x {}: {}", op, args.pieces, args.m,
+                                    args.k, args.k, args.n,
                                     error < 0 ? std::string("no memory for the tiles")
                                               : fmt::format("oneDNN's sgemm answered {}", error)));
   });
@@ -93,7 +96,8 @@ void backward_input(const char* op, const Stream& stream, const Tensor& dy, cons
 
 }  // namespace
 
-void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y) {
   forward("linear_forward", stream, x, w, bias, y, Tensor());
 }
 

@@ -5,10 +5,10 @@
 namespace shoal::ops {
 
 enum class Product {
-  library,      // oneDNN
-  loop,         // each element: acc = C or 0, then acc += a[i, k] * b[k, j] for k upward, rounded at each step
-  adversarial,  // a loop whose order over k is drawn from shape, strides, transposes, alignment, threads and seed:
-                // only the same call gives the same bits
+  library,  // oneDNN
+  loop,     // each element: acc = C or 0, then acc += a[i, k] * b[k, j] for k upward, rounded at each step
+  adversarial,  // a loop whose order over k is drawn from shape, strides, transposes, alignment, threads and
+                // seed: only the same call gives the same bits
 };
 
 // For the whole process. Not while products are running.

@@ -112,7 +112,8 @@ TEST_F(Linear, PiecesAreIndependentProducts) {
   const I p = 3, m = 70, n = 33, k = 20;
   const Tensor x = random_tensor(s, {m, k}, random), w = random_tensor(s, {p, n, k}, random);
   const Tensor bias = random_tensor(s, {p, n}, random), dy = random_tensor(s, {p, m, n}, random);
-  const Tensor y = filled(s, {p, m, n}, 0), a = clone(s, y), dw = filled(s, {p, n, k}, 0), db = filled(s, {p, n}, 0);
+  const Tensor y = filled(s, {p, m, n}, 0), a = clone(s, y), dw = filled(s, {p, n, k}, 0),
+               db = filled(s, {p, n}, 0);
   const Tensor dx = filled(s, {p, m, k}, 0), dx_gelu = clone(s, dx), u = random_tensor(s, {p, m, k}, random);
   ops::linear_gelu_forward(s, x, w, bias, y, a);
   ops::linear_backward_weight(s, x, dy, dw, false);
@@ -120,7 +121,8 @@ TEST_F(Linear, PiecesAreIndependentProducts) {
   ops::linear_gelu_backward_input(s, dy, w, u, dx_gelu);
   ops::bias_backward(s, dy, db, false);
   for (I i = 0; i < p; ++i) {
-    const Tensor y1 = filled(s, {m, n}, 0), a1 = clone(s, y1), dw1 = filled(s, {n, k}, 0), db1 = filled(s, {n}, 0);
+    const Tensor y1 = filled(s, {m, n}, 0), a1 = clone(s, y1), dw1 = filled(s, {n, k}, 0),
+                 db1 = filled(s, {n}, 0);
     const Tensor dx1 = filled(s, {m, k}, 0);
     ops::linear_gelu_forward(s, x, w.select(i), bias.select(i), y1, a1);
     EXPECT_TRUE(same_bits(y.select(i), y1));
@@ -200,7 +202,8 @@ TEST_F(Linear, BitsDoNotDependOnTheThreadCount) {
   }
   set_num_threads(before);
   for (std::size_t r = 1; r < runs.size(); ++r)
-    for (std::size_t i = 0; i < runs[r].size(); ++i) EXPECT_TRUE(same_bits(runs[r][i], runs[0][i])) << r << " " << i;
+    for (std::size_t i = 0; i < runs[r].size(); ++i)
+      EXPECT_TRUE(same_bits(runs[r][i], runs[0][i])) << r << " " << i;
 }
 
 TEST_F(Linear, ErrorsNameTheShapes) {
@@ -213,7 +216,8 @@ TEST_F(Linear, ErrorsNameTheShapes) {
                  "linear_gelu_forward: a: expected f32[4, 5], got f32[5, 4]");
   EXPECT_MESSAGE(ops::linear_backward_input(s, y, filled(s, {6, 3}, 1), x), ShapeError,
                  "linear_backward_input: w: expected f32[5, 3], got f32[6, 3]");
-  EXPECT_MESSAGE(ops::linear_backward_weight(s, x, y, filled(s, {2, 5, 3}, 0), false), ShapeError, "both shared");
+  EXPECT_MESSAGE(ops::linear_backward_weight(s, x, y, filled(s, {2, 5, 3}, 0), false), ShapeError,
+                 "both shared");
   EXPECT_MESSAGE(ops::bias_backward(s, y, filled(s, {4}, 0), false), ShapeError,
                  "bias_backward: db: expected f32[5], got f32[4]");
   EXPECT_MESSAGE(ops::tree_sum(s, filled(s, {0, 3}, 0), filled(s, {3}, 0)), ShapeError, "f32[0, 3]");

@@ -24,7 +24,8 @@ std::vector<double> reference(const Tensor& a, const Tensor& b, const Tensor& c0
         double s = 0.0;
         const I ap = a.shape().rank() == 3 ? p * m * k : 0, bp = b.shape().rank() == 3 ? p * k * n : 0;
         for (I l = 0; l < k; ++l)
-          s += x[ap + (o.transpose_a ? l * m + i : i * k + l)] * y[bp + (o.transpose_b ? j * k + l : l * n + j)];
+          s += x[ap + (o.transpose_a ? l * m + i : i * k + l)] *
+               y[bp + (o.transpose_b ? j * k + l : l * n + j)];
         double& out = c[(p * m + i) * n + j];
         out = o.accumulate ? out + s : s;
       }
@@ -129,8 +130,8 @@ std::vector<Step> steps(I tokens, I pieces, std::initializer_list<std::pair<I, I
 
 class Replay : public testing::TestWithParam<ops::Product> {};
 
-// R2: the bits of every product of a GPT's and a Llama's step, at 1, 2, 3 and 4 threads, from aligned and unaligned
-// bases, and made piece by piece instead of together.
+// R2: the bits of every product of a GPT's and a Llama's step, at 1, 2, 3 and 4 threads, from aligned and
+// unaligned bases, and made piece by piece instead of together.
 TEST_P(Replay, EveryProductOfAStepHasTheSameBits) {
   const bool library = GetParam() == ops::Product::library;
   const I tokens = library ? 512 : 48, h = library ? 256 : 24;
@@ -138,7 +139,8 @@ TEST_P(Replay, EveryProductOfAStepHasTheSameBits) {
   for (const Step& step : steps(tokens, 2, {{h / 2 + h / 4, h}, {h, h / 2}, {8 * h / 3, h}, {h, 4 * h / 3}}))
     list.push_back(step);  // Llama, two tensor pieces
   if (library)
-    for (const Step& step : steps(96, 1, {{1152, 384}, {384, 1536}, {1024, 257}, {64, 4096}})) list.push_back(step);
+    for (const Step& step : steps(96, 1, {{1152, 384}, {384, 1536}, {1024, 257}, {64, 4096}}))
+      list.push_back(step);
   Random random;
   const Stream s = Stream::create({});
   const int before = num_threads();
@@ -179,7 +181,8 @@ TEST(MatmulHook, LoopSumsUpwardAndAdversarialDependsOnTheSeed) {
   const Stream s = Stream::create({});
   const I m = 20, n = 17, k = 800;
   const Tensor a = random_tensor(s, {m, k}, random), b = random_tensor(s, {k, n}, random);
-  const Tensor c = random_tensor(s, {m, n}, random), want = clone(s, c), once = clone(s, c), again = clone(s, c);
+  const Tensor c = random_tensor(s, {m, n}, random), want = clone(s, c), once = clone(s, c),
+               again = clone(s, c);
   for (I i = 0; i < m; ++i)
     for (I j = 0; j < n; ++j)
       for (I l = 0; l < k; ++l)

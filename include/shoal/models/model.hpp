@@ -9,6 +9,17 @@
 
 namespace shoal::models {
 
+// Generates text token by token, keeping the keys and values of the tokens it has seen.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  // Takes the next token; the logits f32 [vocab] of the one after it. Throws ShapeError when config().seq tokens
+  // have been taken, or the token is outside the vocabulary.
+  virtual Tensor step(std::int32_t token) = 0;
+  virtual std::int64_t position() const = 0;  // tokens taken so far
+  virtual void restart() = 0;                 // forgets them
+};
+
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -20,10 +31,11 @@ class LanguageModel {
   // What backward needs, the logit gradient included, goes to `saved`.
   virtual Tensor forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved, const nn::Microbatch& mb) = 0;
   virtual void backward(nn::Saved& saved, const nn::Microbatch& mb) = 0;
-  // Loss alone; saves nothing for backward, so that it needs far less memory.
+  // Loss alone, without dropout; saves nothing for backward, so that it needs far less memory.
   virtual Tensor evaluate(const Tensor& tokens, const Tensor& targets, const nn::Microbatch& mb) = 0;
-  // Logits f32 [samples x seq, vocab] without padding columns.
+  // Logits f32 [samples x seq, vocab] without padding columns, without dropout.
   virtual Tensor logits(const Tensor& tokens, const nn::Microbatch& mb) = 0;
+  virtual std::unique_ptr<Decoder> decoder(const Stream& stream) = 0;  // must not outlive the model
 
   // Bytes that one microbatch of `samples` samples needs at its peak, beyond parameters, gradients and optimizer
   // state: saved activations, plus the largest temporaries alive with them.
@@ -42,13 +54,17 @@ void bind_parameters(LanguageModel& model, const Stream& stream);
 void initialize(LanguageModel& model, std::uint64_t seed, const Stream& stream);
 
 // Text generation: continues `prompt` (at least one token) by `count` tokens, drawn with Purpose::sample from
-// softmax(logits / temperature) over the top_k most likely (0: all); temperature 0 takes the most likely.
+// softmax(logits / temperature) over the top_k most likely (0: all); temperature 0 takes the most likely. Token i
+// (of the new ones) is drawn with number i. The model sees a window of at most config().seq tokens: when that is
+// full, it is begun again with its later half. Throws ConfigError naming the option, or the token of the prompt
+// that is not in the vocabulary.
 struct SampleOptions {
   std::int64_t count = 200;
   double temperature = 0.8;
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
 };
+// Returns the new tokens.
 std::vector<std::int32_t> generate(LanguageModel& model, const std::vector<std::int32_t>& prompt,
                                    const SampleOptions& options, const Stream& stream);
 

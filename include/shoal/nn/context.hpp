@@ -11,7 +11,8 @@
 namespace shoal::nn {
 
 // Watches logical tensors for SHOAL_CHECK=bits and for the search of the first NaN: called with every
-// activation and activation gradient (already complete on the stream).
+// activation and activation gradient, once the work that makes it has been given to the microbatch's stream and
+// before any that overwrites it.
 // kind: "activation" or "gradient". The tensor may be piece-major.
 using Observer = std::function<void(const std::string& kind, const std::string& layer, const Tensor& t)>;
 
@@ -36,8 +37,12 @@ struct Microbatch {
   void ready(Parameter& p, std::int64_t part = 0) const {
     if (sink) sink->ready(p, part);
   }
+  // The layer's name is `layer` and, where given, "." and `part`; it is put together only when watched.
   void observe(const char* kind, const std::string& layer, const Tensor& t) const {
     if (observer) observer(kind, layer, t);
+  }
+  void observe(const char* kind, const std::string& layer, const char* part, const Tensor& t) const {
+    if (observer) observer(kind, layer + "." + part, t);
   }
 };
 

@@ -1,0 +1,54 @@
+#include "nn/parameter.hpp"
+#include "shoal/nn/linear.hpp"
+#include "shoal/nn/norm.hpp"
+#include "shoal/ops/norm.hpp"
+
+namespace shoal::nn {
+namespace {
+
+class RmsNorm final : public Norm {
+ public:
+  RmsNorm(const std::string& name, std::int64_t hidden, double eps, std::int64_t token_shards)
+      : name_(name),
+        eps_(static_cast<float>(eps)),
+        weight_(make_parameter(name + ".weight", ParameterKind::norm,
+                               shard::Placement::whole(name + ".weight", {hidden}), {1, hidden}, token_shards)) {}
+  const std::string& name() const override { return name_; }
+  std::vector<Parameter*> parameters() override { return {&weight_}; }
+  int statistics() const override { return 1; }
+
+  Tensor forward(const Tensor& x, std::vector<Tensor>& saved, const Microbatch& mb) const override {
+    Tensor y = mb.empty(x.shape());
+    const Tensor rstd = mb.empty({x.dim(0)});
+    ops::rms_norm_forward(mb.stream, x, weight_.value.select(0), eps_, y, rstd);
+    saved.push_back(rstd);
+    mb.observe("activation", name_, y);
+    return y;
+  }
+
+  void backward(const Tensor& dy, const Tensor& x, const Tensor* statistics, const Tensor& dres,
+                const Microbatch& mb) override {
+    const std::int64_t n = weight_.parts;
+    for (std::int64_t s = 0; s < n; ++s) {
+      const Tensor dx = token_shard(dy, s, n);
+      ops::rms_norm_backward(mb.stream, dx, token_shard(x, s, n), weight_.value.select(0),
+                             token_shard(statistics[0], s, n), dres.defined() ? token_shard(dres, s, n) : Tensor(),
+                             dx, weight_.grad[s], mb.accumulate);
+      mb.ready(weight_, s);
+    }
+    mb.observe("gradient", name_, dy);
+  }
+
+ private:
+  std::string name_;
+  float eps_;
+  Parameter weight_;
+};
+
+}  // namespace
+
+std::unique_ptr<Norm> rms_norm(const std::string& name, std::int64_t hidden, double eps, std::int64_t token_shards) {
+  return std::make_unique<RmsNorm>(name, hidden, eps, token_shards);
+}
+
+}  // namespace shoal::nn

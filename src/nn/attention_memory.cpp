@@ -38,6 +38,7 @@ void AttentionBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::i
   m.give(width);                                                        // h
   qkv_.count_backward_input(m, tokens);
   for (int i = 0; i < qkv_.activations(); ++i) m.give(qkv_.elements(i, tokens));
+  m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
   m.give(width);                                                        // x
   m.give(width);                                                        // dy

@@ -2,6 +2,7 @@
 
 #include "nn/parameter.hpp"
 #include "shoal/ops/embedding.hpp"
+#include "shoal/shard/split.hpp"
 
 namespace shoal::nn {
 namespace {

@@ -108,6 +108,7 @@ void GeluMlpBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int
   m.give(width);                           // h
   fc_.count_backward_input(m, tokens);
   m.give(inner);                           // du
+  m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
   m.give(width);                           // x
   m.give(width);                           // dy

@@ -19,6 +19,9 @@ class LayerNorm final : public Norm {
   const std::string& name() const override { return name_; }
   std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
   int statistics() const override { return 2; }
+  std::int64_t backward_scratch(std::int64_t tokens) const override {
+    return ops::norm_backward_scratch(tokens / weight_.parts, weight_.shape[1], /*bias=*/true);
+  }
 
   Tensor forward(const Tensor& x, std::vector<Tensor>& saved, const Microbatch& mb) const override {
     Tensor y = mb.empty(x.shape());

@@ -3,6 +3,7 @@
 #include "shoal/nn/embedding.hpp"
 #include "shoal/ops/cross_entropy.hpp"
 #include "shoal/ops/matmul.hpp"
+#include "shoal/shard/split.hpp"
 
 namespace shoal::nn {
 
@@ -104,6 +105,7 @@ void LmHead::count_backward(MemoryMeter& m, std::int64_t tokens) const {
     m.take(width);
     m.give(pieces * width);
   }
+  m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
   m.give(width);                                       // x
 }

@@ -16,6 +16,9 @@ class RmsNorm final : public Norm {
   const std::string& name() const override { return name_; }
   std::vector<Parameter*> parameters() override { return {&weight_}; }
   int statistics() const override { return 1; }
+  std::int64_t backward_scratch(std::int64_t tokens) const override {
+    return ops::norm_backward_scratch(tokens / weight_.parts, weight_.shape[1], /*bias=*/false);
+  }
 
   Tensor forward(const Tensor& x, std::vector<Tensor>& saved, const Microbatch& mb) const override {
     Tensor y = mb.empty(x.shape());

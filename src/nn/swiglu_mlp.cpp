@@ -114,6 +114,7 @@ void SwigluMlpBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::i
   m.give(width);                           // h
   gate_up_.count_backward_input(m, tokens);
   m.give(2 * inner);                       // gu
+  m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
   m.give(width);                           // x
   m.give(width);                           // dy

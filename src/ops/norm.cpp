@@ -89,4 +89,8 @@ void rms_norm_backward(const Stream& stream, const Tensor& dy, const Tensor& x, 
            dweight, {}, accumulate, false);
 }
 
+std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t hidden, bool bias) {
+  return kernels::norm_blocks(rows) * (bias ? 2 : 1) * hidden;
+}
+
 }  // namespace shoal::ops

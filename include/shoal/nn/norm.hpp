@@ -15,6 +15,8 @@ class Norm {
   virtual const std::string& name() const = 0;
   virtual std::vector<Parameter*> parameters() = 0;
   virtual int statistics() const = 0;  // f32 tensors [M] that forward writes: mean and rstd, or rstd alone
+  // Elements that backward takes to work in, and gives back.
+  virtual std::int64_t backward_scratch(std::int64_t tokens) const = 0;
   // x [M, hidden] -> y [M, hidden]; appends the statistics to `saved`.
   virtual Tensor forward(const Tensor& x, std::vector<Tensor>& saved, const Microbatch& mb) const = 0;
   // Writes dx over dy, and the parameters' gradients by token shards (R5 d); `statistics` points at the first of

@@ -1,6 +1,8 @@
 // Layer norm (Ba, Kiros, Hinton 2016) and RMS norm (Zhang, Sennrich 2019) over the last dimension.
 // Statistics are FP32; sums of a row are in 16 fixed lanes (docs/numerics.md).
 #pragma once
+#include <cstdint>
+
 #include "shoal/core/tensor.hpp"
 
 namespace shoal::ops {
@@ -19,5 +21,9 @@ void rms_norm_forward(const Stream& stream, const Tensor& x, const Tensor& weigh
 void rms_norm_backward(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight,
                        const Tensor& rstd, const Tensor& dres, const Tensor& dx, const Tensor& dweight,
                        bool accumulate);
+
+// Elements that the backward pass takes from the stream's allocator while it runs, for one token shard of so many
+// rows; for the prediction of memory.
+std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t hidden, bool bias);
 
 }  // namespace shoal::ops

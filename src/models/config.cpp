@@ -14,7 +14,8 @@ namespace shoal::models {
 namespace {
 
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t most_layers = 4000;  // random numbers name a logical tensor, some 16 a layer, by 16 bits
+constexpr std::int64_t most_layers =
+    4000;  // random numbers name a logical tensor, some 16 a layer, by 16 bits
 
 void in_range(const char* key, std::int64_t value, std::int64_t low, std::int64_t high = largest) {
   if (value < low || value > high)
@@ -38,13 +39,15 @@ std::vector<std::int64_t> divisors_near(std::int64_t n, std::int64_t wanted) {
 
 void check_heads(const ModelConfig& c) {
   if (c.hidden % c.heads != 0)
-    throw ConfigError(fmt::format("model.hidden = {} is not divisible by model.heads = {}: head counts that divide it, "
-                                  "near that one, are {}",
-                                  c.hidden, c.heads, fmt::join(divisors_near(c.hidden, c.heads), ", ")));
+    throw ConfigError(
+        fmt::format("model.hidden = {} is not divisible by model.heads = {}: head counts that divide it, "
+                    "near that one, are {}",
+                    c.hidden, c.heads, fmt::join(divisors_near(c.hidden, c.heads), ", ")));
   if (c.heads % c.kv_heads != 0)
-    throw ConfigError(fmt::format("model.heads = {} is not divisible by model.kv_heads = {}: key/value head counts that "
-                                  "divide it, near that one, are {}",
-                                  c.heads, c.kv_heads, fmt::join(divisors_near(c.heads, c.kv_heads), ", ")));
+    throw ConfigError(
+        fmt::format("model.heads = {} is not divisible by model.kv_heads = {}: key/value head counts that "
+                    "divide it, near that one, are {}",
+                    c.heads, c.kv_heads, fmt::join(divisors_near(c.heads, c.kv_heads), ", ")));
 }
 
 }  // namespace
@@ -68,18 +71,21 @@ ModelConfig ModelConfig::resolved() const {
   check_heads(c);
   if (c.type == ModelType::gpt) {
     if (c.kv_heads != c.heads)
-      throw ConfigError(fmt::format("model.kv_heads = {} with model.heads = {}: a GPT has as many of one as of the "
-                                    "other (grouped queries are Llama's)",
-                                    c.kv_heads, c.heads));
+      throw ConfigError(
+          fmt::format("model.kv_heads = {} with model.heads = {}: a GPT has as many of one as of the "
+                      "other (grouped queries are Llama's)",
+                      c.kv_heads, c.heads));
     if (c.ffn_hidden == 0) c.ffn_hidden = 4 * c.hidden;
   } else {
     if (c.head_dim() % 2 != 0)
-      throw ConfigError(fmt::format("model.hidden = {} / model.heads = {} gives heads of {} elements: rotary position "
-                                    "embedding needs an even number",
-                                    c.hidden, c.heads, c.head_dim()));
+      throw ConfigError(
+          fmt::format("model.hidden = {} / model.heads = {} gives heads of {} elements: rotary position "
+                      "embedding needs an even number",
+                      c.hidden, c.heads, c.head_dim()));
     if (!(c.rope_theta > 0) || !std::isfinite(c.rope_theta))
       throw ConfigError(fmt::format("model.rope_theta = {}: expected a positive number", c.rope_theta));
-    if (c.dropout != 0) throw ConfigError(fmt::format("model.dropout = {}: a Llama has none, expected 0", c.dropout));
+    if (c.dropout != 0)
+      throw ConfigError(fmt::format("model.dropout = {}: a Llama has none, expected 0", c.dropout));
     if (c.ffn_hidden == 0) c.ffn_hidden = ((8 * c.hidden + 2) / 3 + 31) / 32 * 32;
   }
   in_range("ffn_hidden", c.ffn_hidden, 1);

@@ -23,7 +23,8 @@ class TransformerDecoder final : public Decoder {
     if (position_ >= c.seq)
       throw ShapeError(fmt::format("a decoder given token {}: the model takes {}", position_ + 1, c.seq));
     if (token < 0 || token >= c.vocab)
-      throw ShapeError(fmt::format("token {} at position {}: the vocabulary has {}", token, position_, c.vocab));
+      throw ShapeError(
+          fmt::format("token {} at position {}: the vocabulary has {}", token, position_, c.vocab));
     const Tensor tokens = mb_.empty({1}, DType::i32);
     copy(mb_.stream, Tensor::from_blob(&token, {1}, DType::i32, {}), tokens);
     mb_.stream.synchronize();

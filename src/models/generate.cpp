@@ -16,7 +16,8 @@ void check(const ModelConfig& c, const std::vector<std::int32_t>& prompt, const 
   if (prompt.empty()) throw ConfigError("an empty prompt: expected at least one token");
   for (std::size_t i = 0; i < prompt.size(); ++i)
     if (prompt[i] < 0 || prompt[i] >= c.vocab)
-      throw ConfigError(fmt::format("token {} of the prompt is {}: the vocabulary has {}", i, prompt[i], c.vocab));
+      throw ConfigError(
+          fmt::format("token {} of the prompt is {}: the vocabulary has {}", i, prompt[i], c.vocab));
   if (o.count < 0) throw ConfigError(fmt::format("count = {}: expected 0 or more", o.count));
   if (!(o.temperature >= 0) || !std::isfinite(o.temperature))
     throw ConfigError(fmt::format("temperature = {}: expected 0 or more", o.temperature));
@@ -31,7 +32,8 @@ std::int32_t draw(const std::vector<float>& logits, const SampleOptions& o, doub
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
   };
   if (o.temperature == 0) return *std::min_element(order.begin(), order.end(), before);
-  const std::int64_t all = static_cast<std::int64_t>(order.size()), k = o.top_k == 0 ? all : std::min(o.top_k, all);
+  const std::int64_t all = static_cast<std::int64_t>(order.size()),
+                     k = o.top_k == 0 ? all : std::min(o.top_k, all);
   std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
   order.resize(k);
   std::vector<double> cumulative;

@@ -8,11 +8,18 @@
 namespace shoal::models {
 
 Parts gpt_parts(const ModelConfig& c) {
-  const auto norm = [&](const std::string& name) { return nn::layer_norm(name, c.hidden, c.norm_eps, c.tensor); };
+  const auto norm = [&](const std::string& name) {
+    return nn::layer_norm(name, c.hidden, c.norm_eps, c.tensor);
+  };
   Parts parts;
-  parts.embedding = std::make_unique<nn::Embedding>(nn::EmbeddingConfig{
-      .word = "wte", .position = "wpe", .vocab = c.vocab, .seq = c.seq, .hidden = c.hidden, .tensor = c.tensor,
-      .dropout = c.dropout, .tied = c.tie_embeddings});
+  parts.embedding = std::make_unique<nn::Embedding>(nn::EmbeddingConfig{.word = "wte",
+                                                                        .position = "wpe",
+                                                                        .vocab = c.vocab,
+                                                                        .seq = c.seq,
+                                                                        .hidden = c.hidden,
+                                                                        .tensor = c.tensor,
+                                                                        .dropout = c.dropout,
+                                                                        .tied = c.tie_embeddings});
   for (std::int64_t i = 0; i < c.layers; ++i) {
     const std::string block = fmt::format("blocks.{}.", i);
     const auto layer = static_cast<std::uint32_t>(i);
@@ -28,8 +35,8 @@ Parts gpt_parts(const ModelConfig& c) {
                             std::make_unique<nn::GeluMlpBlock>(mlp, norm(block + "ln_2"))});
   }
   parts.head = std::make_unique<nn::LmHead>("lm_head", norm("ln_f"),
-                                            c.tie_embeddings ? &parts.embedding->word() : nullptr, c.vocab, c.hidden,
-                                            c.tensor);
+                                            c.tie_embeddings ? &parts.embedding->word() : nullptr, c.vocab,
+                                            c.hidden, c.tensor);
   return parts;
 }
 

@@ -32,7 +32,8 @@ void bind_parameters(LanguageModel& model, const Stream& stream) {
   for (nn::Parameter* p : model.parameters()) {
     p->value = Tensor::zeros(p->shape, DType::f32, stream);
     p->grad.clear();
-    for (std::int64_t part = 0; part < p->parts; ++part) p->grad.push_back(Tensor::zeros(p->shape, DType::f32, stream));
+    for (std::int64_t part = 0; part < p->parts; ++part)
+      p->grad.push_back(Tensor::zeros(p->shape, DType::f32, stream));
   }
 }
 
@@ -48,7 +49,8 @@ void initialize(LanguageModel& model, std::uint64_t seed, const Stream& stream) 
       if (p->kind == nn::ParameterKind::norm) {
         if (t.name.ends_with(".weight")) std::fill(logical.begin(), logical.end(), 1.0f);
       } else if (p->kind != nn::ParameterKind::bias) {
-        fill_normal(logical, {seed, Purpose::init, 0, index}, is_residual_projection(t.name) ? residual : deviation);
+        fill_normal(logical, {seed, Purpose::init, 0, index},
+                    is_residual_projection(t.name) ? residual : deviation);
       }
       shard::scatter_logical(p->placement, static_cast<int>(i), logical.data(), stored.data());
     }

@@ -8,12 +8,19 @@
 namespace shoal::models {
 
 Parts llama_parts(const ModelConfig& c) {
-  const auto norm = [&](const std::string& name) { return nn::rms_norm(name, c.hidden, c.norm_eps, c.tensor); };
+  const auto norm = [&](const std::string& name) {
+    return nn::rms_norm(name, c.hidden, c.norm_eps, c.tensor);
+  };
   Parts parts;
   parts.rotary = std::make_shared<nn::Rotary>(c.seq, c.head_dim(), c.rope_theta);
-  parts.embedding = std::make_unique<nn::Embedding>(nn::EmbeddingConfig{
-      .word = "model.embed_tokens", .position = "", .vocab = c.vocab, .seq = c.seq, .hidden = c.hidden,
-      .tensor = c.tensor, .dropout = 0, .tied = c.tie_embeddings});
+  parts.embedding = std::make_unique<nn::Embedding>(nn::EmbeddingConfig{.word = "model.embed_tokens",
+                                                                        .position = "",
+                                                                        .vocab = c.vocab,
+                                                                        .seq = c.seq,
+                                                                        .hidden = c.hidden,
+                                                                        .tensor = c.tensor,
+                                                                        .dropout = 0,
+                                                                        .tied = c.tie_embeddings});
   for (std::int64_t i = 0; i < c.layers; ++i) {
     const std::string block = fmt::format("model.layers.{}.", i);
     const auto layer = static_cast<std::uint32_t>(i);
@@ -37,8 +44,8 @@ Parts llama_parts(const ModelConfig& c) {
          std::make_unique<nn::SwigluMlpBlock>(mlp, norm(block + "post_attention_layernorm"))});
   }
   parts.head = std::make_unique<nn::LmHead>("lm_head", norm("model.norm"),
-                                            c.tie_embeddings ? &parts.embedding->word() : nullptr, c.vocab, c.hidden,
-                                            c.tensor);
+                                            c.tie_embeddings ? &parts.embedding->word() : nullptr, c.vocab,
+                                            c.hidden, c.tensor);
   return parts;
 }
 

@@ -8,7 +8,8 @@
 
 namespace shoal::models {
 
-Transformer::Transformer(const ModelConfig& resolved, Parts parts) : config_(resolved), parts_(std::move(parts)) {
+Transformer::Transformer(const ModelConfig& resolved, Parts parts)
+    : config_(resolved), parts_(std::move(parts)) {
   for (Parts::Layer& layer : parts_.layers) {
     blocks_.push_back(layer.attention.get());
     blocks_.push_back(layer.mlp.get());
@@ -25,15 +26,18 @@ std::vector<nn::Parameter*> Transformer::parameters() {
 
 void Transformer::check(const Tensor& tokens, const nn::Microbatch& mb) const {
   if (mb.seq < 1 || mb.seq > config_.seq)
-    throw ShapeError(fmt::format("a microbatch of sequences of {} tokens: the model takes 1 to {}", mb.seq, config_.seq));
+    throw ShapeError(
+        fmt::format("a microbatch of sequences of {} tokens: the model takes 1 to {}", mb.seq, config_.seq));
   tokens.require(DType::i32);
   if (tokens.numel() != mb.tokens())
-    throw ShapeError(fmt::format("tokens {} for a microbatch of {} samples of {}", tokens.str(), mb.samples, mb.seq));
+    throw ShapeError(
+        fmt::format("tokens {} for a microbatch of {} samples of {}", tokens.str(), mb.samples, mb.seq));
   if (!parts_.embedding->word().value.defined())
     throw ConfigError("the model's parameters have no memory: bind_parameters, or a bucket engine, gives it");
 }
 
-Tensor Transformer::forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved, const nn::Microbatch& mb) {
+Tensor Transformer::forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved,
+                            const nn::Microbatch& mb) {
   check(tokens, mb);
   saved.tensors.clear();
   saved.children.clear();
@@ -46,9 +50,10 @@ Tensor Transformer::forward(const Tensor& tokens, const Tensor& targets, nn::Sav
 
 void Transformer::backward(nn::Saved& saved, const nn::Microbatch& mb) {
   if (saved.children.size() != blocks_.size() + 2)
-    throw ConfigError(fmt::format("backward of a model of {} blocks with what {} saved: forward comes first, and each "
-                                  "forward has one backward",
-                                  blocks_.size() + 2, saved.children.size()));
+    throw ConfigError(
+        fmt::format("backward of a model of {} blocks with what {} saved: forward comes first, and each "
+                    "forward has one backward",
+                    blocks_.size() + 2, saved.children.size()));
   Tensor d = parts_.head->backward(saved.children.back(), mb);
   saved.children.pop_back();
   for (std::size_t i = blocks_.size(); i-- > 0;) {

@@ -29,7 +29,8 @@ class Transformer final : public LanguageModel {
 
   const ModelConfig& config() const override { return config_; }
   std::vector<nn::Parameter*> parameters() override;
-  Tensor forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved, const nn::Microbatch& mb) override;
+  Tensor forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved,
+                 const nn::Microbatch& mb) override;
   void backward(nn::Saved& saved, const nn::Microbatch& mb) override;
   Tensor evaluate(const Tensor& tokens, const Tensor& targets, const nn::Microbatch& mb) override;
   Tensor logits(const Tensor& tokens, const nn::Microbatch& mb) override;
@@ -41,7 +42,8 @@ class Transformer final : public LanguageModel {
 
  private:
   void check(const Tensor& tokens, const nn::Microbatch& mb) const;
-  Tensor residual_stream(const Tensor& tokens, const nn::Microbatch& mb);  // at the head's input, nothing saved
+  Tensor residual_stream(const Tensor& tokens,
+                         const nn::Microbatch& mb);  // at the head's input, nothing saved
 
   ModelConfig config_;
   Parts parts_;

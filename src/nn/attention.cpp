@@ -13,8 +13,8 @@ AttentionBlock::AttentionBlock(const AttentionConfig& config, std::unique_ptr<No
       norm_(std::move(norm)),
       rotary_(std::move(rotary)),
       qkv_(config),
-      out_(config.name + "." + config.out, config.hidden, config.hidden, std::gcd(config.tensor, config.heads),
-           config.bias, config.tensor) {}
+      out_(config.name + "." + config.out, config.hidden, config.hidden,
+           std::gcd(config.tensor, config.heads), config.bias, config.tensor) {}
 
 std::vector<Parameter*> AttentionBlock::parameters() {
   std::vector<Parameter*> all = norm_->parameters();
@@ -25,11 +25,13 @@ std::vector<Parameter*> AttentionBlock::parameters() {
 
 ops::AttentionShape AttentionBlock::shape(std::int64_t samples, std::int64_t seq) const {
   const std::int64_t head_dim = config_.hidden / config_.heads;
-  return {samples, seq, config_.heads, config_.kv_heads, head_dim,
-          static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)))};
+  return {samples,          seq,      config_.heads,
+          config_.kv_heads, head_dim, static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)))};
 }
 
-ops::HeadsView AttentionBlock::out_heads(const Tensor& o) const { return {o, 0, config_.heads / out_.pieces()}; }
+ops::HeadsView AttentionBlock::out_heads(const Tensor& o) const {
+  return {o, 0, config_.heads / out_.pieces()};
+}
 
 Tensor AttentionBlock::forward(const Tensor& x, Saved& saved, const Microbatch& mb) {
   std::vector<Tensor>& t = saved.tensors;
@@ -52,7 +54,8 @@ Tensor AttentionBlock::forward(const Tensor& x, Saved& saved, const Microbatch& 
   t.push_back(o);
   t.push_back(lse);
   mb.observe("activation", config_.name, "heads", o);
-  Tensor y = out_.forward(o, x, mb.dropout(config_.dropout, Purpose::dropout_attention_out, config_.layer), mb);
+  Tensor y =
+      out_.forward(o, x, mb.dropout(config_.dropout, Purpose::dropout_attention_out, config_.layer), mb);
   mb.observe("activation", config_.name, y);
   return y;
 }
@@ -79,8 +82,9 @@ Tensor AttentionBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& m
   }
   {
     const QkvProjection::Heads f = qkv_.heads(qkv.data()), d = qkv_.heads(d_qkv.data());
-    ops::attention_backward(mb.stream, shape(mb.samples, mb.seq), f.q, f.k, f.v, out_heads(o), lse, out_heads(d_o),
-                            d.q, d.k, d.v, mb.dropout(config_.dropout, Purpose::dropout_attention, config_.layer));
+    ops::attention_backward(mb.stream, shape(mb.samples, mb.seq), f.q, f.k, f.v, out_heads(o), lse,
+                            out_heads(d_o), d.q, d.k, d.v,
+                            mb.dropout(config_.dropout, Purpose::dropout_attention, config_.layer));
     if (rotary_) {
       rotary_->apply(d.q, config_.heads, mb, /*backward=*/true);
       rotary_->apply(d.k, config_.kv_heads, mb, /*backward=*/true);
@@ -126,6 +130,8 @@ void AttentionBlock::backward_weight(Saved& saved, const Microbatch& mb) {
   saved.tensors.clear();
 }
 
-const char* AttentionBlock::fused_name() const { return qkv_.fused() ? config_.qkv.c_str() : config_.q.c_str(); }
+const char* AttentionBlock::fused_name() const {
+  return qkv_.fused() ? config_.qkv.c_str() : config_.q.c_str();
+}
 
 }  // namespace shoal::nn

@@ -6,12 +6,12 @@ namespace shoal::nn {
 std::int64_t AttentionBlock::saved_bytes(std::int64_t samples, std::int64_t seq) const {
   MemoryMeter m;
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden;
-  m.take(width);                                                        // x
+  m.take(width);  // x
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  m.take(width);                                                        // h
+  m.take(width);  // h
   for (int i = 0; i < qkv_.activations(); ++i) m.take(qkv_.elements(i, tokens));
-  m.take(width);                                                        // o
-  m.take(samples * config_.heads * seq);                                // log-sum-exp
+  m.take(width);                          // o
+  m.take(samples * config_.heads * seq);  // log-sum-exp
   return m.in_use();
 }
 
@@ -27,25 +27,25 @@ void AttentionBlock::count_forward(MemoryMeter& m, std::int64_t samples, std::in
 
 void AttentionBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden;
-  if (config_.dropout > 0) m.take(width);                               // dz
-  m.take(width);                                                        // d_o
+  if (config_.dropout > 0) m.take(width);  // dz
+  m.take(width);                           // d_o
   if (config_.dropout > 0) m.give(width);
   for (int i = 0; i < qkv_.activations(); ++i) m.take(qkv_.elements(i, tokens));
   for (int i = 0; i < qkv_.activations(); ++i) m.give(qkv_.elements(i, tokens));
-  m.give(width);                                                        // d_o
-  m.give(width);                                                        // o
+  m.give(width);  // d_o
+  m.give(width);  // o
   m.give(samples * config_.heads * seq);
-  m.give(width);                                                        // h
+  m.give(width);  // h
   qkv_.count_backward_input(m, tokens);
   for (int i = 0; i < qkv_.activations(); ++i) m.give(qkv_.elements(i, tokens));
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);                                                        // x
-  m.give(width);                                                        // dy
+  m.give(width);  // x
+  m.give(width);  // dy
 }
 
-Tensor AttentionBlock::decode(const Tensor& x, std::int64_t position, const Tensor& k_cache, const Tensor& v_cache,
-                              const Microbatch& mb) {
+Tensor AttentionBlock::decode(const Tensor& x, std::int64_t position, const Tensor& k_cache,
+                              const Tensor& v_cache, const Microbatch& mb) {
   std::vector<Tensor> scratch, t;
   const Tensor h = norm_->forward(x, scratch, mb);
   qkv_.forward(h, t, mb);
@@ -60,7 +60,8 @@ Tensor AttentionBlock::decode(const Tensor& x, std::int64_t position, const Tens
     const std::int64_t n = from.heads_per_piece * head_dim, width = from.t.dim(2);
     const Tensor flat = from.t.flat(), to = row.flat();
     for (std::int64_t p = 0; p < from.t.dim(0); ++p)
-      copy(mb.stream, flat.slice(p * width + from.column, p * width + from.column + n), to.slice(p * n, (p + 1) * n));
+      copy(mb.stream, flat.slice(p * width + from.column, p * width + from.column + n),
+           to.slice(p * n, (p + 1) * n));
   };
   const Tensor q = mb.empty({config_.hidden});
   gather(heads.q, q);

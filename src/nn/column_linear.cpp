@@ -13,8 +13,9 @@ ColumnLinear::ColumnLinear(const std::string& name, const std::vector<LinearOutp
     biases.push_back({o.name + ".bias", {o.out}});
     out += o.out;
   }
-  weight_ = make_parameter(name + ".weight", ParameterKind::matrix,
-                           shard::Placement::fused_rows(std::move(weights), pieces), {pieces, out / pieces, in});
+  weight_ =
+      make_parameter(name + ".weight", ParameterKind::matrix,
+                     shard::Placement::fused_rows(std::move(weights), pieces), {pieces, out / pieces, in});
   if (bias)
     bias_ = make_parameter(name + ".bias", ParameterKind::bias,
                            shard::Placement::fused_rows(std::move(biases), pieces), {pieces, out / pieces});

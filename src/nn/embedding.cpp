@@ -47,7 +47,8 @@ void Embedding::backward(const Tensor& dy, const Tensor& tokens, const Microbatc
   }
   const Tensor whole = word_.grad[0].view({word_.shape[0] * word_.shape[1], config_.hidden});
   if (!mb.accumulate) fill_zero(mb.stream, whole.slice(config_.vocab, whole.dim(0)));
-  ops::embedding_backward(mb.stream, dy, tokens, mb.seq, mb.dropout(config_.dropout, Purpose::dropout_embedding, 0),
+  ops::embedding_backward(mb.stream, dy, tokens, mb.seq,
+                          mb.dropout(config_.dropout, Purpose::dropout_embedding, 0),
                           whole.slice(0, config_.vocab), dposition, mb.accumulate);
   if (position_) mb.ready(*position_);
   mb.ready(word_);

@@ -12,7 +12,8 @@ GeluMlpBlock::GeluMlpBlock(const MlpConfig& config, std::unique_ptr<Norm> norm)
       norm_(std::move(norm)),
       fc_(config.name + ".fc", {{config.name + ".fc", config.ffn_hidden}}, config.hidden,
           std::gcd(config.tensor, config.ffn_hidden), /*bias=*/true),
-      proj_(config.name + ".proj", config.ffn_hidden, config.hidden, fc_.pieces(), /*bias=*/true, config.tensor) {}
+      proj_(config.name + ".proj", config.ffn_hidden, config.hidden, fc_.pieces(), /*bias=*/true,
+            config.tensor) {}
 
 std::vector<Parameter*> GeluMlpBlock::parameters() {
   std::vector<Parameter*> all = norm_->parameters();
@@ -84,7 +85,7 @@ void GeluMlpBlock::backward_weight(Saved& saved, const Microbatch& mb) {
 std::int64_t GeluMlpBlock::saved_bytes(std::int64_t samples, std::int64_t seq) const {
   MemoryMeter m;
   const std::int64_t tokens = samples * seq;
-  for (int i = 0; i < 2; ++i) m.take(tokens * config_.hidden);      // x, h
+  for (int i = 0; i < 2; ++i) m.take(tokens * config_.hidden);  // x, h
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
   for (int i = 0; i < 2; ++i) m.take(tokens * config_.ffn_hidden);  // u, a
   return m.in_use();
@@ -99,19 +100,20 @@ void GeluMlpBlock::count_forward(MemoryMeter& m, std::int64_t samples, std::int6
 }
 
 void GeluMlpBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
-  const std::int64_t tokens = samples * seq, width = tokens * config_.hidden, inner = tokens * config_.ffn_hidden;
+  const std::int64_t tokens = samples * seq, width = tokens * config_.hidden,
+                     inner = tokens * config_.ffn_hidden;
   if (config_.dropout > 0) m.take(width);  // dz
   m.give(inner);                           // a
   m.take(inner);                           // du
   m.give(inner);                           // u
   if (config_.dropout > 0) m.give(width);
-  m.give(width);                           // h
+  m.give(width);  // h
   fc_.count_backward_input(m, tokens);
-  m.give(inner);                           // du
+  m.give(inner);  // du
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);                           // x
-  m.give(width);                           // dy
+  m.give(width);  // x
+  m.give(width);  // dy
 }
 
 }  // namespace shoal::nn

@@ -98,16 +98,16 @@ void LmHead::count_forward(MemoryMeter& m, std::int64_t tokens) const {
 
 void LmHead::count_backward(MemoryMeter& m, std::int64_t tokens) const {
   const std::int64_t pieces = weight().shape[0], width = tokens * hidden_;
-  m.give(width);                                       // h
+  m.give(width);  // h
   m.take(pieces * width);
-  m.give(tokens * pieces * weight().shape[1]);         // the logits' gradient
+  m.give(tokens * pieces * weight().shape[1]);  // the logits' gradient
   if (pieces > 1) {
     m.take(width);
     m.give(pieces * width);
   }
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);                                       // x
+  m.give(width);  // x
 }
 
 }  // namespace shoal::nn

@@ -7,8 +7,9 @@
 namespace shoal::nn {
 
 // A gradient sums over the data shards and then, where it has parts, over `part_axis`: "token_shard" or "use".
-inline Parameter make_parameter(std::string name, ParameterKind kind, shard::Placement placement, const Shape& shape,
-                                std::int64_t parts = 1, const char* part_axis = "token_shard") {
+inline Parameter make_parameter(std::string name, ParameterKind kind, shard::Placement placement,
+                                const Shape& shape, std::int64_t parts = 1,
+                                const char* part_axis = "token_shard") {
   placement.partial_axes = {"data"};
   if (parts > 1) placement.partial_axes.emplace_back(part_axis);
   Parameter p;

@@ -6,9 +6,7 @@
 namespace shoal::nn {
 namespace {
 
-bool fuse(const AttentionConfig& c) {
-  return std::gcd(c.tensor, c.heads) == std::gcd(c.tensor, c.kv_heads);
-}
+bool fuse(const AttentionConfig& c) { return std::gcd(c.tensor, c.heads) == std::gcd(c.tensor, c.kv_heads); }
 
 ColumnLinear make_q(const AttentionConfig& c) {
   const std::int64_t kv = c.hidden / c.heads * c.kv_heads, pieces = std::gcd(c.tensor, c.heads);

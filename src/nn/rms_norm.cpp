@@ -12,7 +12,8 @@ class RmsNorm final : public Norm {
       : name_(name),
         eps_(static_cast<float>(eps)),
         weight_(make_parameter(name + ".weight", ParameterKind::norm,
-                               shard::Placement::whole(name + ".weight", {hidden}), {1, hidden}, token_shards)) {}
+                               shard::Placement::whole(name + ".weight", {hidden}), {1, hidden},
+                               token_shards)) {}
   const std::string& name() const override { return name_; }
   std::vector<Parameter*> parameters() override { return {&weight_}; }
   int statistics() const override { return 1; }
@@ -34,9 +35,9 @@ class RmsNorm final : public Norm {
     const std::int64_t n = weight_.parts;
     for (std::int64_t s = 0; s < n; ++s) {
       const Tensor dx = token_shard(dy, s, n);
-      ops::rms_norm_backward(mb.stream, dx, token_shard(x, s, n), weight_.value.select(0),
-                             token_shard(statistics[0], s, n), dres.defined() ? token_shard(dres, s, n) : Tensor(),
-                             dx, weight_.grad[s], mb.accumulate);
+      ops::rms_norm_backward(
+          mb.stream, dx, token_shard(x, s, n), weight_.value.select(0), token_shard(statistics[0], s, n),
+          dres.defined() ? token_shard(dres, s, n) : Tensor(), dx, weight_.grad[s], mb.accumulate);
       mb.ready(weight_, s);
     }
     mb.observe("gradient", name_, dy);
@@ -50,7 +51,8 @@ class RmsNorm final : public Norm {
 
 }  // namespace
 
-std::unique_ptr<Norm> rms_norm(const std::string& name, std::int64_t hidden, double eps, std::int64_t token_shards) {
+std::unique_ptr<Norm> rms_norm(const std::string& name, std::int64_t hidden, double eps,
+                               std::int64_t token_shards) {
   return std::make_unique<RmsNorm>(name, hidden, eps, token_shards);
 }
 

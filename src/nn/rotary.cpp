@@ -10,8 +10,8 @@ namespace shoal::nn {
 void Rotary::apply(const ops::HeadsView& x, std::int64_t heads, const Microbatch& mb, bool backward,
                    std::int64_t first) {
   if (first + mb.seq > seq_)
-    throw ShapeError(fmt::format("rotary embedding of positions [{}, {}): the model has {}", first, first + mb.seq,
-                                 seq_));
+    throw ShapeError(
+        fmt::format("rotary embedding of positions [{}, {}): the model has {}", first, first + mb.seq, seq_));
   if (!cos_.defined()) {
     cos_ = mb.empty({seq_, head_dim_ / 2});
     sin_ = mb.empty({seq_, head_dim_ / 2});

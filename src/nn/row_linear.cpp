@@ -10,20 +10,21 @@ namespace shoal::nn {
 Tensor token_shard(const Tensor& t, std::int64_t shard, std::int64_t shards) {
   const std::int64_t rows = t.dim(0);
   if (rows % shards != 0)
-    throw ShapeError(fmt::format("the {} tokens of a microbatch do not divide into {} token shards (one for each "
-                                 "tensor piece)",
-                                 rows, shards));
+    throw ShapeError(
+        fmt::format("the {} tokens of a microbatch do not divide into {} token shards (one for each "
+                    "tensor piece)",
+                    rows, shards));
   return t.slice(shard * (rows / shards), (shard + 1) * (rows / shards));
 }
 
-RowLinear::RowLinear(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t pieces, bool bias,
-                     std::int64_t token_shards)
+RowLinear::RowLinear(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t pieces,
+                     bool bias, std::int64_t token_shards)
     : weight_(make_parameter(name + ".weight", ParameterKind::matrix,
                              shard::Placement::columns(name + ".weight", {out, in}, pieces),
                              {pieces, out, in / pieces})) {
   if (bias)
-    bias_ = make_parameter(name + ".bias", ParameterKind::bias, shard::Placement::whole(name + ".bias", {out}),
-                           {1, out}, token_shards);
+    bias_ = make_parameter(name + ".bias", ParameterKind::bias,
+                           shard::Placement::whole(name + ".bias", {out}), {1, out}, token_shards);
 }
 
 std::vector<Parameter*> RowLinear::parameters() {

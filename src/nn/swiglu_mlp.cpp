@@ -10,9 +10,10 @@ namespace shoal::nn {
 SwigluMlpBlock::SwigluMlpBlock(const MlpConfig& config, std::unique_ptr<Norm> norm)
     : config_(config),
       norm_(std::move(norm)),
-      gate_up_(config.name + ".gate_up_proj",
-               {{config.name + ".gate_proj", config.ffn_hidden}, {config.name + ".up_proj", config.ffn_hidden}},
-               config.hidden, std::gcd(config.tensor, config.ffn_hidden), /*bias=*/false),
+      gate_up_(
+          config.name + ".gate_up_proj",
+          {{config.name + ".gate_proj", config.ffn_hidden}, {config.name + ".up_proj", config.ffn_hidden}},
+          config.hidden, std::gcd(config.tensor, config.ffn_hidden), /*bias=*/false),
       down_(config.name + ".down_proj", config.ffn_hidden, config.hidden, gate_up_.pieces(), /*bias=*/false,
             config.tensor) {}
 
@@ -90,8 +91,8 @@ std::int64_t SwigluMlpBlock::saved_bytes(std::int64_t samples, std::int64_t seq)
   const std::int64_t tokens = samples * seq;
   for (int i = 0; i < 2; ++i) m.take(tokens * config_.hidden);  // x, h
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  m.take(tokens * 2 * config_.ffn_hidden);                      // gu
-  m.take(tokens * config_.ffn_hidden);                          // a
+  m.take(tokens * 2 * config_.ffn_hidden);  // gu
+  m.take(tokens * config_.ffn_hidden);      // a
   return m.in_use();
 }
 
@@ -105,19 +106,20 @@ void SwigluMlpBlock::count_forward(MemoryMeter& m, std::int64_t samples, std::in
 }
 
 void SwigluMlpBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
-  const std::int64_t tokens = samples * seq, width = tokens * config_.hidden, inner = tokens * config_.ffn_hidden;
+  const std::int64_t tokens = samples * seq, width = tokens * config_.hidden,
+                     inner = tokens * config_.ffn_hidden;
   if (config_.dropout > 0) m.take(width);  // dz
   m.give(inner);                           // a
   m.take(inner);                           // da
   if (config_.dropout > 0) m.give(width);
-  m.give(inner);                           // da
-  m.give(width);                           // h
+  m.give(inner);  // da
+  m.give(width);  // h
   gate_up_.count_backward_input(m, tokens);
-  m.give(2 * inner);                       // gu
+  m.give(2 * inner);  // gu
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);                           // x
-  m.give(width);                           // dy
+  m.give(width);  // x
+  m.give(width);  // dy
 }
 
 }  // namespace shoal::nn

@@ -17,7 +17,9 @@ namespace shoal::test {
 
 struct TestModel {
   explicit TestModel(const models::ModelConfig& config, std::uint64_t seed = 1)
-      : allocator(make_caching_allocator({})), stream(Stream::create({}, allocator)), model(models::make_model(config)) {
+      : allocator(make_caching_allocator({})),
+        stream(Stream::create({}, allocator)),
+        model(models::make_model(config)) {
     models::bind_parameters(*model, stream);
     models::initialize(*model, seed, stream);
   }
@@ -44,7 +46,8 @@ inline Tensor test_tokens(const Stream& s, std::int64_t n, std::int64_t vocab, s
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t place = first + i;
     const bool ignored = ignore_every > 0 && place % ignore_every == ignore_every - 1;
-    t.as<std::int32_t>()[i] = ignored ? ops::ignored_token : static_cast<std::int32_t>(key.bits(place) % vocab);
+    t.as<std::int32_t>()[i] =
+        ignored ? ops::ignored_token : static_cast<std::int32_t>(key.bits(place) % vocab);
   }
   return t;
 }
@@ -109,7 +112,8 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
 }
 
 // One step's loss (a sum) and gradients over `samples` samples in microbatches of `micro`.
-inline double run_step(TestModel& t, std::int64_t samples, std::int64_t micro, std::int64_t ignore_every = 0) {
+inline double run_step(TestModel& t, std::int64_t samples, std::int64_t micro,
+                       std::int64_t ignore_every = 0) {
   const models::ModelConfig& c = t.model->config();
   double loss = 0;
   for (std::int64_t first = 0; first < samples; first += micro) {

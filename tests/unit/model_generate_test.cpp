@@ -15,7 +15,9 @@ using models::SampleOptions;
 using test::TestModel;
 using test::tiny;
 
-std::vector<std::int32_t> ids(const Tensor& t) { return {t.as<std::int32_t>(), t.as<std::int32_t>() + t.numel()}; }
+std::vector<std::int32_t> ids(const Tensor& t) {
+  return {t.as<std::int32_t>(), t.as<std::int32_t>() + t.numel()};
+}
 
 // A model far from uniform.
 void sharpen(TestModel& t) {
@@ -104,14 +106,16 @@ TEST(Generate, PromptsLongerThanTheModelAreCut) {
   std::vector<std::int32_t> all = ids(tokens);
   SampleOptions o;
   o.count = 1;
-  EXPECT_EQ(generate(*t.model, all, o, t.stream), generate(*t.model, {all.end() - 12, all.end()}, o, t.stream));
+  EXPECT_EQ(generate(*t.model, all, o, t.stream),
+            generate(*t.model, {all.end() - 12, all.end()}, o, t.stream));
 }
 
 TEST(Generate, BadInputIsNamed) {
   TestModel t(tiny(ModelType::gpt));
   SampleOptions o;
   EXPECT_MESSAGE(generate(*t.model, {}, o, t.stream), ConfigError, "an empty prompt");
-  EXPECT_MESSAGE(generate(*t.model, {3, 101}, o, t.stream), ConfigError, "token 1 of the prompt is 101: the vocabulary has 101");
+  EXPECT_MESSAGE(generate(*t.model, {3, 101}, o, t.stream), ConfigError,
+                 "token 1 of the prompt is 101: the vocabulary has 101");
   o.count = -1;
   EXPECT_MESSAGE(generate(*t.model, {3}, o, t.stream), ConfigError, "count = -1");
   o = {};

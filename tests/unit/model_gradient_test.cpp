@@ -22,7 +22,8 @@ double slope_error(const ModelConfig& c, std::uint64_t seed) {
   std::uint32_t index = 0;
   for (nn::Parameter* p : parameters) {
     const RandomKey key{seed, Purpose::shuffle, 1, index++};
-    for (std::int64_t i = 0; i < p->numel(); ++i) p->value.as<float>()[i] += static_cast<float>(0.1 * key.normal(i));
+    for (std::int64_t i = 0; i < p->numel(); ++i)
+      p->value.as<float>()[i] += static_cast<float>(0.1 * key.normal(i));
     start.emplace_back(p->value.as<float>(), p->value.as<float>() + p->numel());
   }
   nn::Saved saved;
@@ -72,7 +73,8 @@ TEST(ModelGradient, AgreesWithDifferencesOfTheLoss) {
     for (std::int64_t tensor : {1, 3}) {
       ModelConfig c = test::tiny(type, tensor);
       if (type == ModelType::gpt) c.dropout = 0.1;
-      for (std::uint64_t seed : {1, 2, 3}) EXPECT_LE(slope_error(c, seed), 2e-3) << tensor << " pieces, seed " << seed;
+      for (std::uint64_t seed : {1, 2, 3})
+        EXPECT_LE(slope_error(c, seed), 2e-3) << tensor << " pieces, seed " << seed;
     }
   }
 }

@@ -18,18 +18,38 @@ std::vector<std::string> logical_names(models::LanguageModel& model) {
 }
 
 TEST(Initialize, LogicalNamesAreTheSameInEverySplit) {
-  const std::vector<std::string> gpt = {
-      "wte.weight", "wpe.weight", "blocks.0.ln_1.weight", "blocks.0.ln_1.bias", "blocks.0.attn.q.weight",
-      "blocks.0.attn.k.weight", "blocks.0.attn.v.weight", "blocks.0.attn.q.bias", "blocks.0.attn.k.bias",
-      "blocks.0.attn.v.bias", "blocks.0.attn.proj.weight", "blocks.0.attn.proj.bias", "blocks.0.ln_2.weight",
-      "blocks.0.ln_2.bias", "blocks.0.mlp.fc.weight", "blocks.0.mlp.fc.bias", "blocks.0.mlp.proj.weight",
-      "blocks.0.mlp.proj.bias", "ln_f.weight", "ln_f.bias"};
-  const std::vector<std::string> llama = {
-      "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight",
-      "model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight",
-      "model.layers.0.self_attn.o_proj.weight", "model.layers.0.post_attention_layernorm.weight",
-      "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
-      "model.layers.0.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"};
+  const std::vector<std::string> gpt = {"wte.weight",
+                                        "wpe.weight",
+                                        "blocks.0.ln_1.weight",
+                                        "blocks.0.ln_1.bias",
+                                        "blocks.0.attn.q.weight",
+                                        "blocks.0.attn.k.weight",
+                                        "blocks.0.attn.v.weight",
+                                        "blocks.0.attn.q.bias",
+                                        "blocks.0.attn.k.bias",
+                                        "blocks.0.attn.v.bias",
+                                        "blocks.0.attn.proj.weight",
+                                        "blocks.0.attn.proj.bias",
+                                        "blocks.0.ln_2.weight",
+                                        "blocks.0.ln_2.bias",
+                                        "blocks.0.mlp.fc.weight",
+                                        "blocks.0.mlp.fc.bias",
+                                        "blocks.0.mlp.proj.weight",
+                                        "blocks.0.mlp.proj.bias",
+                                        "ln_f.weight",
+                                        "ln_f.bias"};
+  const std::vector<std::string> llama = {"model.embed_tokens.weight",
+                                          "model.layers.0.input_layernorm.weight",
+                                          "model.layers.0.self_attn.q_proj.weight",
+                                          "model.layers.0.self_attn.k_proj.weight",
+                                          "model.layers.0.self_attn.v_proj.weight",
+                                          "model.layers.0.self_attn.o_proj.weight",
+                                          "model.layers.0.post_attention_layernorm.weight",
+                                          "model.layers.0.mlp.gate_proj.weight",
+                                          "model.layers.0.mlp.up_proj.weight",
+                                          "model.layers.0.mlp.down_proj.weight",
+                                          "model.norm.weight",
+                                          "lm_head.weight"};
   for (std::int64_t tensor : {1, 2, 3, 4}) {
     for (ModelType type : {ModelType::gpt, ModelType::llama}) {
       models::ModelConfig c = tiny(type, tensor);

@@ -30,8 +30,8 @@ std::vector<ModelConfig> configs() {
 }
 
 std::string describe(const ModelConfig& c) {
-  return std::string(c.type == ModelType::gpt ? "gpt" : "llama") + ", " + std::to_string(c.tensor) + " pieces, vocabulary " +
-         std::to_string(c.vocab) + ", dropout " + std::to_string(c.dropout);
+  return std::string(c.type == ModelType::gpt ? "gpt" : "llama") + ", " + std::to_string(c.tensor) +
+         " pieces, vocabulary " + std::to_string(c.vocab) + ", dropout " + std::to_string(c.dropout);
 }
 
 TEST(ModelMemory, PredictionsAreExact) {
@@ -47,7 +47,8 @@ TEST(ModelMemory, PredictionsAreExact) {
       {
         nn::Saved saved;
         Tensor loss = t.model->forward(tokens, targets, saved, mb);
-        const std::int64_t tables = t.model->activation_peak_bytes(0);  // rotary angles, kept from the first use on
+        const std::int64_t tables =
+            t.model->activation_peak_bytes(0);  // rotary angles, kept from the first use on
         EXPECT_EQ(t.allocator->stats().in_use - start,
                   tables + t.model->saved_bytes(samples) + nn::MemoryMeter::rounded(mb.tokens()))
             << describe(c);

@@ -19,7 +19,8 @@ void expect_close(const Named& got, const Named& want, const std::string& what) 
   const double global = test::global_norm(want);
   EXPECT_GT(global, 1e-3);
   for (const auto& [name, v] : want)
-    EXPECT_LE(test::distance(got.at(name), v), 1e-5 * std::max(test::norm2(v), 1e-3 * global)) << what << ": " << name;
+    EXPECT_LE(test::distance(got.at(name), v), 1e-5 * std::max(test::norm2(v), 1e-3 * global))
+        << what << ": " << name;
 }
 
 TEST(ModelStep, PiecesGiveTheSameMathematics) {
@@ -68,13 +69,15 @@ TEST(ModelStep, LossAgreesWithTheLogits) {
     const ModelConfig c = tiny(ModelType::llama, tensor);
     TestModel t(c);
     const nn::Microbatch mb = t.microbatch(2);
-    const Tensor tokens = test::test_tokens(t.stream, 24, c.vocab, 1), targets = test::test_tokens(t.stream, 24, c.vocab, 2);
+    const Tensor tokens = test::test_tokens(t.stream, 24, c.vocab, 1),
+                 targets = test::test_tokens(t.stream, 24, c.vocab, 2);
     const Tensor logits = t.model->logits(tokens, mb), loss = t.model->evaluate(tokens, targets, mb);
     ASSERT_EQ(logits.shape(), (Shape{24, 101}));
     for (std::int64_t i = 0; i < 24; ++i) {
       double sum = 0;
       for (std::int64_t v = 0; v < 101; ++v) sum += std::exp(double{logits.as<float>()[i * 101 + v]});
-      EXPECT_NEAR(loss.as<float>()[i], std::log(sum) - logits.as<float>()[i * 101 + targets.as<std::int32_t>()[i]], 1e-5);
+      EXPECT_NEAR(loss.as<float>()[i],
+                  std::log(sum) - logits.as<float>()[i * 101 + targets.as<std::int32_t>()[i]], 1e-5);
     }
   }
 }
@@ -108,7 +111,8 @@ TEST(ModelStep, EveryPartIsReadyOnceLastParametersFirst) {
         ASSERT_EQ(std::ssize(seen[all[i]]), all[i]->parts) << all[i]->name;
         for (const auto& [part, n] : seen[all[i]]) EXPECT_EQ(n, 1) << all[i]->name << " part " << part;
         // A block's norm comes first in model order and last in backward; blocks are in reverse order.
-        if (i > 0 && all[i]->kind == nn::ParameterKind::norm && all[i - 1]->kind == nn::ParameterKind::matrix) {
+        if (i > 0 && all[i]->kind == nn::ParameterKind::norm &&
+            all[i - 1]->kind == nn::ParameterKind::matrix) {
           EXPECT_GT(last[all[i - 1]], last[all[i]]) << all[i]->name;
         }
       }
@@ -129,9 +133,9 @@ TEST(ModelStep, ObserverSeesEveryLayer) {
   nn::Saved saved;
   t.model->forward(tokens, tokens, saved, mb);
   t.model->backward(saved, mb);
-  for (const char* layer : {"wte", "blocks.1.ln_1", "blocks.1.attn.qkv", "blocks.1.attn.heads", "blocks.1.attn",
-                            "blocks.1.ln_2", "blocks.1.mlp.fc", "blocks.1.mlp.gelu", "blocks.1.mlp", "ln_f", "lm_head",
-                            "loss"})
+  for (const char* layer :
+       {"wte", "blocks.1.ln_1", "blocks.1.attn.qkv", "blocks.1.attn.heads", "blocks.1.attn", "blocks.1.ln_2",
+        "blocks.1.mlp.fc", "blocks.1.mlp.gelu", "blocks.1.mlp", "ln_f", "lm_head", "loss"})
     EXPECT_EQ(activations[layer], 1) << layer;
   for (const char* layer : {"lm_head", "ln_f", "blocks.1.mlp.fc", "blocks.1.mlp", "blocks.0.attn.heads",
                             "blocks.0.attn.qkv", "blocks.0.attn"})
@@ -146,15 +150,18 @@ TEST(ModelStep, BadInputIsNamed) {
   tokens.as<std::int32_t>()[5] = 101;  // a row of padding, never a token
   EXPECT_MESSAGE(t.model->forward(tokens, tokens, saved, mb), ShapeError, "101");
   mb.seq = 13;
-  EXPECT_MESSAGE(t.model->forward(tokens, tokens, saved, mb), ShapeError, "sequences of 13 tokens: the model takes 1 to 12");
+  EXPECT_MESSAGE(t.model->forward(tokens, tokens, saved, mb), ShapeError,
+                 "sequences of 13 tokens: the model takes 1 to 12");
   mb.seq = 6;
-  EXPECT_MESSAGE(t.model->forward(tokens, tokens, saved, mb), ShapeError, "for a microbatch of 1 samples of 6");
+  EXPECT_MESSAGE(t.model->forward(tokens, tokens, saved, mb), ShapeError,
+                 "for a microbatch of 1 samples of 6");
   saved.children.clear();
   EXPECT_MESSAGE(t.model->backward(saved, mb), ConfigError, "each forward has one backward");
   const Tensor five = test::test_tokens(t.stream, 5, 101, 1);
   mb.seq = 5;
   t.model->forward(five, five, saved, mb);
-  EXPECT_MESSAGE(t.model->backward(saved, mb), ShapeError, "5 tokens of a microbatch do not divide into 4 token shards");
+  EXPECT_MESSAGE(t.model->backward(saved, mb), ShapeError,
+                 "5 tokens of a microbatch do not divide into 4 token shards");
   const auto unbound = models::make_model(tiny(ModelType::gpt));
   mb.seq = 12;
   EXPECT_MESSAGE(unbound->forward(tokens, tokens, saved, mb), ConfigError, "no memory");

@@ -21,7 +21,8 @@ std::unique_ptr<nn::Module> attention(std::int64_t tensor, bool llama) {
   c.tensor = tensor;
   c.bias = !llama;
   c.dropout = llama ? 0 : 0.2;
-  if (!llama) return std::make_unique<nn::AttentionBlock>(c, nn::layer_norm("ln", hidden, 1e-5, tensor), nullptr);
+  if (!llama)
+    return std::make_unique<nn::AttentionBlock>(c, nn::layer_norm("ln", hidden, 1e-5, tensor), nullptr);
   return std::make_unique<nn::AttentionBlock>(c, nn::rms_norm("ln", hidden, 1e-5, tensor),
                                               std::make_shared<nn::Rotary>(seq, 4, 1e4));
 }

@@ -29,7 +29,8 @@ class LanguageModel {
 
   // tokens, targets i32 [samples x seq] -> loss f32 [samples x seq], 0 where a target is ops::ignored_token.
   // What backward needs, the logit gradient included, goes to `saved`.
-  virtual Tensor forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved, const nn::Microbatch& mb) = 0;
+  virtual Tensor forward(const Tensor& tokens, const Tensor& targets, nn::Saved& saved,
+                         const nn::Microbatch& mb) = 0;
   virtual void backward(nn::Saved& saved, const nn::Microbatch& mb) = 0;
   // Loss alone, without dropout; saves nothing for backward, so that it needs far less memory.
   virtual Tensor evaluate(const Tensor& tokens, const Tensor& targets, const nn::Microbatch& mb) = 0;

@@ -17,7 +17,8 @@ namespace shoal::nn {
 // model's layers.
 class Rotary {
  public:
-  Rotary(std::int64_t seq, std::int64_t head_dim, double theta) : seq_(seq), head_dim_(head_dim), theta_(theta) {}
+  Rotary(std::int64_t seq, std::int64_t head_dim, double theta)
+      : seq_(seq), head_dim_(head_dim), theta_(theta) {}
   // Rotates the heads in place; the first token of each sample has position `first`.
   void apply(const ops::HeadsView& x, std::int64_t heads, const Microbatch& mb, bool backward,
              std::int64_t first = 0);
@@ -34,9 +35,9 @@ struct AttentionConfig {
   std::string q = "q", k = "k", v = "v";             // logical weights: name + "." + q + ".weight"
   std::string out = "proj", qkv = "qkv", kv = "kv";  // ... and the stored, fused ones
   std::int64_t hidden = 0, heads = 0, kv_heads = 0;
-  std::int64_t tensor = 1;                           // logical tensor pieces
+  std::int64_t tensor = 1;  // logical tensor pieces
   bool bias = true;
-  double dropout = 0;                                // on probabilities and on the output
+  double dropout = 0;  // on probabilities and on the output
   std::uint32_t layer = 0;
 };
 

@@ -17,23 +17,25 @@ namespace shoal::nn {
 using Observer = std::function<void(const std::string& kind, const std::string& layer, const Tensor& t)>;
 
 struct Microbatch {
-  std::uint64_t seed = 0;          // of dropout
-  std::uint64_t batch = 0;         // batch number, skipped ones counted
-  std::int64_t first_sample = 0;   // index in the global batch
+  std::uint64_t seed = 0;         // of dropout
+  std::uint64_t batch = 0;        // batch number, skipped ones counted
+  std::int64_t first_sample = 0;  // index in the global batch
   std::int64_t samples = 0;
   std::int64_t seq = 0;
-  bool training = true;            // dropout acts
-  bool accumulate = false;         // gradients are added to (false: overwritten; the first of a data shard)
-  float loss_scale_over_count = 1; // multiplies the logit gradient (R11)
+  bool training = true;             // dropout acts
+  bool accumulate = false;          // gradients are added to (false: overwritten; the first of a data shard)
+  float loss_scale_over_count = 1;  // multiplies the logit gradient (R11)
   Stream stream;
-  GradientSink* sink = nullptr;    // set in the microbatch after which gradients are reduced
-  Observer observer;               // empty: nothing is watched
+  GradientSink* sink = nullptr;  // set in the microbatch after which gradients are reduced
+  Observer observer;             // empty: nothing is watched
 
   std::int64_t tokens() const { return samples * seq; }
   ops::Dropout dropout(double p, Purpose purpose, std::uint32_t layer) const {
     return {training ? p : 0.0, {seed, purpose, batch, layer}, first_sample};
   }
-  Tensor empty(const Shape& shape, DType dtype = DType::f32) const { return Tensor::empty(shape, dtype, stream); }
+  Tensor empty(const Shape& shape, DType dtype = DType::f32) const {
+    return Tensor::empty(shape, dtype, stream);
+  }
   void ready(Parameter& p, std::int64_t part = 0) const {
     if (sink) sink->ready(p, part);
   }

@@ -13,11 +13,11 @@
 namespace shoal::nn {
 
 struct EmbeddingConfig {
-  std::string word, position;          // logical names without ".weight"; no position embedding where empty
+  std::string word, position;  // logical names without ".weight"; no position embedding where empty
   std::int64_t vocab = 0, seq = 0, hidden = 0;
-  std::int64_t tensor = 1;             // the vocabulary, padded to a multiple of it, is in so many pieces of rows
+  std::int64_t tensor = 1;  // the vocabulary, padded to a multiple of it, is in so many pieces of rows
   double dropout = 0;
-  bool tied = false;                   // the head uses the word embedding too: two gradient parts (R5 e)
+  bool tied = false;  // the head uses the word embedding too: two gradient parts (R5 e)
 };
 
 class Embedding {
@@ -47,12 +47,12 @@ class LmHead {
   std::vector<Parameter*> parameters();
 
   Tensor forward(const Tensor& x, const Tensor& targets, Saved& saved, const Microbatch& mb);  // loss [M]
-  Tensor backward(Saved& saved, const Microbatch& mb);                                         // dx [M, hidden]
-  Tensor loss(const Tensor& x, const Tensor& targets, const Microbatch& mb) const;             // nothing is saved
-  Tensor logits(const Tensor& x, const Microbatch& mb) const;                                  // [M, vocab], dense
+  Tensor backward(Saved& saved, const Microbatch& mb);                              // dx [M, hidden]
+  Tensor loss(const Tensor& x, const Tensor& targets, const Microbatch& mb) const;  // nothing is saved
+  Tensor logits(const Tensor& x, const Microbatch& mb) const;                       // [M, vocab], dense
 
   std::int64_t saved_bytes(std::int64_t tokens) const;
-  void count_forward(MemoryMeter& meter, std::int64_t tokens) const;   // the loss stays on the meter
+  void count_forward(MemoryMeter& meter, std::int64_t tokens) const;  // the loss stays on the meter
   void count_backward(MemoryMeter& meter, std::int64_t tokens) const;
 
  private:

@@ -59,7 +59,8 @@ class RowLinear {
   std::int64_t piece_width() const { return weight_.shape[2]; }
 
   // y = residual + dropout(z + bias), in memory of its own.   x [pieces, M, piece_width]; residual, y [M, out].
-  Tensor forward(const Tensor& x, const Tensor& residual, const ops::Dropout& dropout, const Microbatch& mb) const;
+  Tensor forward(const Tensor& x, const Tensor& residual, const ops::Dropout& dropout,
+                 const Microbatch& mb) const;
   // dz [M, out], after the dropout's backward -> [pieces, M, piece_width]
   Tensor backward_input(const Tensor& dz, const Microbatch& mb) const;
   void backward_weight(const Tensor& x, const Tensor& dz, const Microbatch& mb);

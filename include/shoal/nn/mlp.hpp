@@ -12,10 +12,10 @@
 namespace shoal::nn {
 
 struct MlpConfig {
-  std::string name;             // "blocks.0.mlp"
+  std::string name;  // "blocks.0.mlp"
   std::int64_t hidden = 0, ffn_hidden = 0;
-  std::int64_t tensor = 1;      // logical tensor pieces: the inner width is in gcd(tensor, ffn_hidden)
-  double dropout = 0;           // on the output
+  std::int64_t tensor = 1;  // logical tensor pieces: the inner width is in gcd(tensor, ffn_hidden)
+  double dropout = 0;       // on the output
   std::uint32_t layer = 0;
 };
 

@@ -26,8 +26,10 @@ class Norm {
 };
 
 // Weight and bias [1, hidden], with one gradient for each of `token_shards`.
-std::unique_ptr<Norm> layer_norm(const std::string& name, std::int64_t hidden, double eps, std::int64_t token_shards);
+std::unique_ptr<Norm> layer_norm(const std::string& name, std::int64_t hidden, double eps,
+                                 std::int64_t token_shards);
 // Weight alone.
-std::unique_ptr<Norm> rms_norm(const std::string& name, std::int64_t hidden, double eps, std::int64_t token_shards);
+std::unique_ptr<Norm> rms_norm(const std::string& name, std::int64_t hidden, double eps,
+                               std::int64_t token_shards);
 
 }  // namespace shoal::nn

@@ -19,13 +19,13 @@ enum class ParameterKind : unsigned char { matrix, embedding, norm, bias };  // 
 // uses of a tied embedding (R5 d, e). A part is a gradient of the whole stored tensor; after the reduction over
 // the data axis parts are combined by the tree into part 0.
 struct Parameter {
-  std::string name;              // of the stored tensor: "blocks.0.attention.qkv.weight"
+  std::string name;  // of the stored tensor: "blocks.0.attention.qkv.weight"
   ParameterKind kind = ParameterKind::matrix;
   shard::Placement placement;
-  Shape shape;                   // of `value`, the leading extent being the piece
+  Shape shape;  // of `value`, the leading extent being the piece
   std::int64_t parts = 1;
   Tensor value;
-  std::vector<Tensor> grad;      // one a part, each of shape `shape`
+  std::vector<Tensor> grad;  // one a part, each of shape `shape`
 
   std::int64_t pieces() const { return shape[0]; }
   std::int64_t numel() const { return shape.numel(); }

@@ -1,0 +1,8 @@
+// The extension module shoal._core. Loading it makes no communicator, opens no socket and touches no device.
+#include "bindings/bindings.hpp"
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "The compiled part of shoal; use the modules of the package instead.";
+  shoal::python::bind_core(m);
+  shoal::python::bind_data(m);
+}

@@ -1,0 +1,21 @@
+"""Shoal: distributed training of transformer models on a C++ core.
+
+    import shoal
+    tokens = shoal.data.open("text.tok")
+
+The package mirrors the layers of the library. Importing it opens no socket and touches no device."""
+from . import _core, data, errors
+from .errors import (CheckpointError, CommError, ConfigError, DataError, DeviceError, Error, ShapeError, TimeoutError,
+                     TrainError)
+
+__version__ = _core.version()
+
+
+def info():
+    """What this build and this machine have: {"version", "build", "features"}; a feature is
+    (present, detail), the detail being why where it is not."""
+    return {
+        "version": _core.version(),
+        "build": _core.build_description(),
+        "features": _core.build_features(),
+    }

@@ -1,0 +1,17 @@
+from typing import Any, Dict
+
+from . import data as data
+from . import errors as errors
+from .errors import CheckpointError as CheckpointError
+from .errors import CommError as CommError
+from .errors import ConfigError as ConfigError
+from .errors import DataError as DataError
+from .errors import DeviceError as DeviceError
+from .errors import Error as Error
+from .errors import ShapeError as ShapeError
+from .errors import TimeoutError as TimeoutError
+from .errors import TrainError as TrainError
+
+__version__: str
+
+def info() -> Dict[str, Any]: ...

@@ -19,6 +19,12 @@ def test_version_and_info():
     assert info["features"]["python"][0]
 
 
+def test_one_version_everywhere():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    assert f'\nversion = "{shoal.__version__}"\n' in (root / "pyproject.toml").read_text()
+    assert f"\n## {shoal.__version__}" in (root / "CHANGELOG.md").read_text()
+
+
 @pytest.mark.parametrize("name, builtin", [
     ("ConfigError", ValueError), ("ShapeError", ValueError), ("DataError", ValueError), ("CheckpointError", ValueError),
     ("CommError", RuntimeError), ("DeviceError", RuntimeError), ("TrainError", RuntimeError),

@@ -1,0 +1,20 @@
+// The mpi backend of a build without MPI.
+#include "comm/backends/backends.hpp"
+#include "shoal/core/build_info.hpp"
+#include "shoal/core/error.hpp"
+
+namespace shoal::comm::mpi {
+
+BackendInfo info() {
+  for (const Feature& f : build_features())
+    if (f.name == "mpi") return {"mpi", false, f.detail};
+  return {"mpi", false, "not part of this build"};
+}
+
+std::shared_ptr<Communicator> make_world(const LaunchInfo&, const CommOptions&) {
+  throw ConfigError("backend mpi: " + info().detail);
+}
+
+bool end_failed_job(const std::string&) { return false; }
+
+}  // namespace shoal::comm::mpi

@@ -1,0 +1,62 @@
+// Entry and exit of the backend.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "comm/backends/backends.hpp"
+#include "comm/backends/mpi/communicator.hpp"
+#include "comm/wait.hpp"
+#include "shoal/core/error.hpp"
+#include "shoal/core/log.hpp"
+
+namespace shoal::comm::mpi {
+
+BackendInfo info() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string version(text, length);
+  // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+  version = version.substr(0, version.find_first_of(",\n"));
+  for (char& c : version)
+    if (c == '\t') c = ' ';
+  return {"mpi", true, version};
+}
+
+std::shared_ptr<Communicator> make_world(const LaunchInfo& launch, const CommOptions& options) {
+  const CommOptions resolved = resolve(options);
+  Runtime& runtime = Runtime::get();
+  log::set_rank(runtime.rank());
+  if (launch.launcher != "none" && (launch.world_size != runtime.size() || launch.rank != runtime.rank()))
+    throw ConfigError(fmt::format(
+        "the launcher ({}) announces rank {} of {}, but {} finds rank {} of {}: was this "
+        "started with the mpirun of another MPI?",
+        launch.launcher, launch.rank, launch.world_size, info().detail, runtime.rank(), runtime.size()));
+  MPI_Comm own = MPI_COMM_NULL;
+  {
+    auto serial = runtime.lock();
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
+  }
+  return std::make_shared<MpiCommunicator>(runtime, own, "world", runtime.next_world(), resolved,
+                                           make_caching_allocator({DeviceType::cpu, 0}));
+}
+
+bool end_failed_job(const std::string& message) {
+  Runtime* runtime = Runtime::running();
+  if (!runtime || runtime->size() == 1) return false;
+  runtime->poll();
+  // Another rank's failure came first, and it will speak for the job; here only if it never does.
+  if (runtime->was_told(message)) {
+    const auto start = Clock::now();
+    while (Clock::now() - start < std::chrono::seconds(10)) {
+      const timespec nap{0, 10000000};
+      ::nanosleep(&nap, nullptr);
+    }
+  }
+  runtime->tell_all(fmt::format("rank {} failed: {}", runtime->rank(), message));
+  std::fprintf(stderr, "rank %d: %s\n", runtime->rank(), message.c_str());
+  std::fflush(stderr);
+  runtime->abort_job();
+}
+
+}  // namespace shoal::comm::mpi

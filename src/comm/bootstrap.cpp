@@ -1,0 +1,84 @@
+#include "shoal/comm/bootstrap.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "comm/backends/backends.hpp"
+#include "comm/host_communicator.hpp"
+#include "shoal/core/env.hpp"
+#include "shoal/core/error.hpp"
+
+namespace shoal {
+namespace {
+
+std::shared_ptr<Communicator> make_mpi(const LaunchInfo& launch, const CommOptions& options) {
+  const BackendInfo mpi = comm::mpi::info();
+  if (!mpi.available)
+    throw ConfigError(
+        fmt::format("rank {} of {} (launched by {}) cannot meet the others: the mpi backend is not "
+                    "available: {}",
+                    launch.rank, launch.world_size, launch.launcher, mpi.detail));
+  return comm::mpi::make_world(launch, options);
+}
+
+[[noreturn]] void refuse_alone(const LaunchInfo& launch, const std::string& why) {
+  const char* variable = launch.launcher == "openmpi" ? "OMPI_COMM_WORLD_SIZE"
+                         : launch.launcher == "mpich" ? "PMI_SIZE"
+                         : launch.launcher == "slurm" ? "SLURM_NTASKS"
+                                                      : "WORLD_SIZE";
+  throw ConfigError(fmt::format("{}={} announces {} ranks (this is rank {}), but {}", variable,
+                                launch.world_size, launch.world_size, launch.rank, why));
+}
+
+std::shared_ptr<Communicator> make_auto(const CommOptions& options) {
+  if (auto world = comm::local::current_world()) return world;
+  const LaunchInfo launch = launch_info();
+  if (launch.launcher == "environment" && launch.world_size > 1)
+    refuse_alone(
+        launch, fmt::format("there is no way to meet the others: no MPI launcher started this process. Start "
+                            "it with mpirun -n {}, or unset WORLD_SIZE, RANK and LOCAL_RANK",
+                            launch.world_size));
+  const bool launched =
+      launch.launcher == "openmpi" || launch.launcher == "mpich" || launch.launcher == "slurm";
+  if (launched && (launch.world_size > 1 || comm::mpi::info().available)) return make_mpi(launch, options);
+  return make_self(options);
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_world(const WorldOptions& options) {
+  std::string backend = options.backend;
+  if (backend == "auto") backend = env::comm_backend().value_or("auto");
+  if (backend == "auto") return make_auto(options.comm);
+  if (backend == "local") {
+    if (auto world = comm::local::current_world()) return world;
+    throw ConfigError("backend local: its ranks are threads of one process, made by run_local(ranks, body)");
+  }
+  if (backend == "mpi") {
+    const LaunchInfo launch = launch_info();
+    if (launch.launcher == "environment" && launch.world_size > 1)
+      refuse_alone(launch, "no MPI launcher started this process: start it with mpirun");
+    return make_mpi(launch, options.comm);
+  }
+  if (backend == "self") {
+    if (const LaunchInfo launch = launch_info(); launch.world_size > 1)
+      refuse_alone(launch, "backend self has one");
+    return make_self(options.comm);
+  }
+  throw ConfigError(fmt::format("communication backend {}: expected auto, self, local or mpi", backend));
+}
+
+std::vector<BackendInfo> comm_backends() {
+  return {{"self", true, "one rank"}, {"local", true, "ranks are threads of one process"}, comm::mpi::info()};
+}
+
+int end_failed_job(const std::string& message) {
+  if (!comm::mpi::end_failed_job(message)) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+    std::fflush(stderr);
+  }
+  return 1;
+}
+
+}  // namespace shoal

@@ -1,0 +1,54 @@
+#include "comm/tree_sum.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shoal/ops/reduce.hpp"
+#include "shoal/shard/tree.hpp"
+
+namespace shoal::comm {
+
+TreeSum::TreeSum(const std::vector<Header>& headers) {
+  const std::int64_t leaves = headers[0].leaves;
+  std::vector<shard::TreeNode> nodes;
+  for (const Header& h : headers) {
+    const auto own = shard::tree_nodes(leaves, h.first, h.last);
+    per_rank_.push_back(static_cast<int>(own.size()));
+    nodes.insert(nodes.end(), own.begin(), own.end());
+  }
+  nodes_ = nodes.size();
+  shard::tree_reduce_nodes(nodes, leaves, [&](std::int64_t i, std::int64_t j) { steps_.emplace_back(i, j); });
+  std::vector<std::pair<std::int64_t, std::int64_t>> mine = steps_, plain;
+  shard::tree_reduce(nodes_, [&](std::int64_t i, std::int64_t j) { plain.emplace_back(i, j); });
+  std::sort(mine.begin(), mine.end());
+  std::sort(plain.begin(), plain.end());
+  plain_ = mine == plain;
+}
+
+void TreeSum::sum(DType dtype, const std::vector<const void*>& sources, void* out, std::int64_t count) const {
+  if (count == 0) return;
+  if (plain_) {
+    ops::combine(ops::Combine::sum, dtype, sources.data(), nodes(), out, count);
+    return;
+  }
+  // In blocks, so that partial sums stay in the cache.
+  constexpr std::int64_t block = 2048;
+  const std::int64_t width = size_of(dtype);
+  std::vector<std::byte> room(nodes_ * block * width);
+  std::vector<const void*> at(nodes_);
+  for (std::int64_t begin = 0; begin < count; begin += block) {
+    const std::int64_t len = std::min(block, count - begin);
+    for (std::size_t i = 0; i < nodes_; ++i)
+      at[i] = static_cast<const std::byte*>(sources[i]) + begin * width;
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      const auto [i, j] = steps_[s];
+      void* to = s + 1 == steps_.size() ? static_cast<std::byte*>(out) + begin * width
+                                        : room.data() + i * block * width;
+      const void* pair[] = {at[i], at[j]};
+      ops::combine(ops::Combine::sum, dtype, pair, 2, to, len);
+      at[i] = to;
+    }
+  }
+}
+
+}  // namespace shoal::comm

@@ -1,0 +1,30 @@
+// The ordered sum of reproducible mode on memory that one process can see (docs/numerics.md, R3).
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "comm/header.hpp"
+#include "shoal/core/dtype.hpp"
+
+namespace shoal::comm {
+
+// The tree over all ranks' nodes, in rank order.
+class TreeSum {
+ public:
+  // From the ranks' runs of leaves.
+  explicit TreeSum(const std::vector<Header>& headers);
+
+  int nodes() const { return static_cast<int>(nodes_); }
+  int nodes_of(int rank) const { return per_rank_[rank]; }
+  // out = the tree's sum of sources[0 .. nodes()), which are not changed unless out is one of them.
+  void sum(DType dtype, const std::vector<const void*>& sources, void* out, std::int64_t count) const;
+
+ private:
+  std::size_t nodes_ = 0;
+  std::vector<int> per_rank_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps_;  // position i += position j
+  bool plain_ = false;  // the same tree as that over equal leaves, which ops::combine does in registers
+};
+
+}  // namespace shoal::comm

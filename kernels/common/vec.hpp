@@ -163,12 +163,23 @@ SHOAL_INLINE void store_partial(float* p, vf a, int64_t n) {
 }
 
 // Lanes are summed by halves: i + (i+8), then + 4, + 2, + 1.
-SHOAL_INLINE float sum_lanes(vf a) {
+SHOAL_INLINE float sum_lanes(vf x) {
+#if defined(SHOAL_ISA_avx2) || defined(SHOAL_ISA_avx512)
+#if defined(SHOAL_ISA_avx512)
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+#else
+  const __m256 eight = _mm256_add_ps(x.a, x.b);
+#endif
+  __m128 t = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+  return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+#else
   float t[lanes];
-  store(t, a);
+  store(t, x);
   for (int half = lanes / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) t[i] = t[i] + t[i + half];
   return t[0];
+#endif
 }
 SHOAL_INLINE float max_lanes(vf a) {
   float t[lanes];

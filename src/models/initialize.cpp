@@ -22,7 +22,9 @@ bool is_residual_projection(const std::string& name) {
 // Elements are independent: any split over threads gives the same bits.
 void fill_normal(std::vector<float>& values, const RandomKey& key, double scale) {
   const auto n = static_cast<std::int64_t>(values.size());
+#ifdef _OPENMP
 #pragma omp parallel for schedule(static)
+#endif
   for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(key.normal(i) * scale);
 }
 

@@ -1,5 +1,6 @@
 #include "shoal/checkpoint/weights.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -84,7 +85,7 @@ TEST(Weights, WhatDoesNotFitIsNamedAndNothingIsChanged) {
   head.add("head", Placement::whole("head", {3}));
   EXPECT_MESSAGE(load_weights(dir / "d", head.list), CheckpointError, "head (expected f32[3], found f64[3])");
   Model many;
-  for (int i = 0; i < 10; ++i) many.add("p", Placement::whole("p" + std::to_string(i), {1}));
+  for (int i = 0; i < 10; ++i) many.add("p", Placement::whole(fmt::format("p{}", i), {1}));
   EXPECT_MESSAGE(load_weights(dir / "d", many.list), CheckpointError,
                  "missing: p0, p1, p2, p3, p4, p5, p6, p7 and 2 more");
 }

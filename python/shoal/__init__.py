@@ -1,10 +1,10 @@
 """Shoal: distributed training of transformer models on a C++ core.
 
     import shoal
-    tokens = shoal.data.open("text.tok")
+    shoal.comm.init()
 
 The package mirrors the layers of the library. Importing it opens no socket and touches no device."""
-from . import _core, data, errors
+from . import _core, comm, data, errors
 from .errors import (CheckpointError, CommError, ConfigError, DataError, DeviceError, Error, ShapeError, TimeoutError,
                      TrainError)
 
@@ -12,10 +12,11 @@ __version__ = _core.version()
 
 
 def info():
-    """What this build and this machine have: {"version", "build", "features"}; a feature is
+    """What this build and this machine have: {"version", "build", "features", "backends"}; a feature or backend is
     (present, detail), the detail being why where it is not."""
     return {
         "version": _core.version(),
         "build": _core.build_description(),
         "features": _core.build_features(),
+        "backends": _core.comm_backends(),
     }

@@ -1,5 +1,6 @@
 from typing import Any, Dict
 
+from . import comm as comm
 from . import data as data
 from . import errors as errors
 from .errors import CheckpointError as CheckpointError

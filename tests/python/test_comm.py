@@ -1,0 +1,205 @@
+"""shoal.comm over NumPy arrays and DLPack objects. Written for any number of ranks: pytest runs it on one, and ctest also
+under mpirun. What no rank count shows alone is tested on threads by run_local."""
+import threading
+
+import numpy as np
+import pytest
+import shoal
+import shoal.comm as comm
+
+DTYPES = ["float32", "float64", "int32", "int64", "uint8"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def world():
+    return comm.init()
+
+
+def numbers(rank, count, dtype):
+    """Different on every rank, small enough that sums and products are exact."""
+    return ((np.arange(count) + 3 * rank) % 3 + 1).astype(dtype)
+
+
+def all_numbers(count, dtype):
+    return np.stack([numbers(r, count, dtype) for r in range(comm.world_size())])
+
+
+def test_world(world):
+    assert comm.is_initialized() and comm.init() is world
+    assert 0 <= comm.rank() < comm.world_size() == world.size
+    assert 0 <= comm.local_rank() <= comm.rank()
+    assert f"rank {world.rank} of {world.size}" in repr(world)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [0, 1, 257])
+def test_all_reduce_in_place(dtype, count):
+    for op, combine in (("sum", np.sum), ("max", np.max), ("min", np.min), ("product", np.prod)):
+        t = numbers(comm.rank(), count, dtype)
+        assert comm.all_reduce(t, op=op) is t
+        np.testing.assert_array_equal(t, combine(all_numbers(count, dtype), axis=0).astype(dtype))
+
+
+def test_all_reduce_average():
+    t = numbers(comm.rank(), 33, "float64")
+    comm.all_reduce(t, op="average")
+    np.testing.assert_array_equal(t, all_numbers(33, "float64").sum(axis=0) / comm.world_size())
+
+
+def test_all_reduce_async():
+    t = numbers(comm.rank(), 1000, "float32").reshape(10, 100)
+    work = comm.all_reduce(t, async_op=True)
+    work.wait()
+    assert work.is_completed()
+    np.testing.assert_array_equal(t.ravel(), all_numbers(1000, "float32").sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reduce_scatter(dtype):
+    n = comm.world_size()
+    mine = slice(comm.rank() * 5, comm.rank() * 5 + 5)
+    expected = all_numbers(5 * n, dtype).sum(axis=0).astype(dtype)[mine]
+    given = numbers(comm.rank(), 5 * n, dtype)
+    kept = given.copy()
+    np.testing.assert_array_equal(comm.reduce_scatter(given), expected)
+    np.testing.assert_array_equal(given, kept)
+    output = np.empty(5, dtype)
+    comm.reduce_scatter(given, output, async_op=True).wait()
+    np.testing.assert_array_equal(output, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_gather(dtype):
+    t = numbers(comm.rank(), 6, dtype).reshape(2, 3)
+    gathered = comm.all_gather(t)
+    assert gathered.shape == (comm.world_size(), 2, 3)
+    np.testing.assert_array_equal(gathered.reshape(-1, 6), all_numbers(6, dtype))
+    output = np.empty_like(gathered)
+    comm.all_gather(t, output, async_op=True).wait()
+    np.testing.assert_array_equal(output, gathered)
+
+
+def test_broadcast_from_every_root():
+    for root in range(comm.world_size()):
+        t = numbers(comm.rank(), 7, "int64")
+        if comm.rank() == root:
+            t.flags.writeable = False  # the root only reads
+        assert comm.broadcast(t, root=root) is t
+        np.testing.assert_array_equal(t, numbers(root, 7, "int64"))
+
+
+def test_new_group_keeps_the_order_asked_for():
+    backwards = list(range(comm.world_size()))[::-1]
+    group = comm.new_group(backwards)
+    assert group.rank == backwards.index(comm.rank())
+    np.testing.assert_array_equal(comm.all_gather(np.array([comm.rank()]), group=group).ravel(), backwards)
+    first = comm.new_group([0])
+    assert (first is not None) == (comm.rank() == 0)
+    comm.barrier()
+
+
+class Exported:
+    """Anything with __dlpack__, here on a NumPy array's memory."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dlpack_memory_is_used_in_place(dtype):
+    array = numbers(comm.rank(), 12, dtype).reshape(3, 4)
+    comm.all_reduce(Exported(array))
+    np.testing.assert_array_equal(array.ravel(), all_numbers(12, dtype).sum(axis=0).astype(dtype))
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    t = torch.from_numpy(numbers(comm.rank(), 12, "float32"))
+    comm.all_reduce(t)
+    np.testing.assert_array_equal(t.numpy(), all_numbers(12, "float32").sum(axis=0))
+    with pytest.raises(shoal.ShapeError, match="not contiguous"):
+        comm.all_reduce(torch.zeros(3, 4).t())
+
+
+@pytest.mark.parametrize("wrap", [lambda a: a, Exported], ids=["numpy", "dlpack"])
+def test_non_contiguous_is_an_error_that_says_so(wrap):
+    square = np.zeros((4, 6), "float32")
+    for view in (square.T, square[:, ::2], square[:, 1:3], square[::2], square[::-1]):
+        with pytest.raises(shoal.ShapeError, match=r"not contiguous and row-major; numpy.ascontiguousarray"):
+            comm.all_reduce(wrap(view))
+    comm.all_reduce(wrap(square[1:3]))  # leading rows are contiguous
+    comm.all_reduce(wrap(square[:1, :0].T))  # empty: strides mean nothing
+
+
+def test_what_is_refused():
+    with pytest.raises(shoal.ShapeError, match="complex64"):
+        comm.all_reduce(np.zeros(3, "complex64"))
+    with pytest.raises(shoal.ShapeError, match="native byte order"):
+        comm.all_reduce(np.zeros(3, "float32").byteswap().newbyteorder())
+    read_only = np.zeros(3, "float32")
+    read_only.flags.writeable = False
+    with pytest.raises(shoal.ShapeError, match="read-only"):
+        comm.all_reduce(read_only)
+    with pytest.raises(TypeError, match="NumPy array or an object with __dlpack__.*list"):
+        comm.all_reduce([1.0])
+    with pytest.raises(shoal.ConfigError, match='"mean": expected sum, average'):
+        comm.all_reduce(np.zeros(3), op="mean")
+    with pytest.raises(TypeError, match="needs an output"):
+        comm.all_gather(np.zeros(3), async_op=True)
+    with pytest.raises(ValueError, match="cut into"):
+        comm.reduce_scatter(np.float64(1))
+
+
+def test_run_local_gives_every_thread_a_rank():
+    sums = {}
+
+    def body(c):
+        t = np.full(4, float(c.rank + 1))
+        c.all_reduce(t)
+        sums[c.rank] = t.tolist()
+
+    comm.run_local(3, body)
+    assert sums == {r: [6.0] * 4 for r in range(3)}
+
+
+def test_run_local_raises_the_first_exception():
+    def body(c):
+        if c.rank == 1:
+            raise KeyError("rank 1 gives up")
+        c.all_reduce(np.zeros(4))
+
+    with pytest.raises(KeyError, match="rank 1 gives up"):
+        comm.run_local(2, body)
+
+
+def test_mismatch_is_named():
+    """With SHOAL_CHECK=1, as in all tests, ranks compare what they are about to do."""
+    def body(c):
+        c.all_reduce(np.zeros(4 + c.rank, "float32"))
+
+    with pytest.raises(shoal.CommError, match="4.*5|5.*4"):
+        comm.run_local(2, body, timeout=20)
+
+
+def test_a_deadline_names_who_is_missing(monkeypatch):
+    monkeypatch.delenv("SHOAL_TIMEOUT", raising=False)  # it would win
+    done = threading.Event()
+
+    def body(c):
+        if c.rank == 0:
+            try:
+                c.barrier()
+            finally:
+                done.set()
+        else:
+            done.wait(30)
+
+    with pytest.raises(shoal.TimeoutError, match="barrier.*1") as caught:
+        comm.run_local(2, body, timeout=0.5)
+    assert isinstance(caught.value, TimeoutError)

@@ -242,14 +242,14 @@ TEST_F(Attention, DropoutDependsOnThePlaceInTheBatchOnly) {
 // R6: within a query piece heads in order, then the tree over pieces: dK of a group over pieces is the tree's
 // sum of what each piece alone gives.
 TEST_F(Attention, GroupsOverPiecesAreSummedByTheTree) {
-  const Case c{1, 70, 6, 1, 10, 0.3, {}};
-  const Tensors t = make(c, 3, 1);
+  const Case c{1, 70, 8, 1, 10, 0.3, {}};
+  const Tensors t = make(c, 4, 1);
   run(c, t);
   std::vector<Tensor> parts;
-  for (I p = 0; p < 3; ++p) {
+  for (I p = 0; p < 4; ++p) {
     Tensors u = t;
     u.shape.heads = 2;
-    u.lse = clone(s, t.lse.view({6, 70}).slice(2 * p, 2 * p + 2).view({1, 2, 70}));
+    u.lse = clone(s, t.lse.view({8, 70}).slice(2 * p, 2 * p + 2).view({1, 2, 70}));
     parts.push_back(filled(s, t.dk.t.shape(), 0));
     for (ops::HeadsView* v : {&u.q, &u.ov, &u.dov, &u.dq}) v->t = v->t.slice(p, p + 1);
     u.dk.t = u.dv.t = parts.back();
@@ -257,7 +257,8 @@ TEST_F(Attention, GroupsOverPiecesAreSummedByTheTree) {
   }
   const Tensor want = clone(s, parts[0]);
   for (I i = 0; i < want.numel(); ++i)
-    want.as<float>()[i] = (parts[0].as<float>()[i] + parts[1].as<float>()[i]) + parts[2].as<float>()[i];
+    want.as<float>()[i] = (parts[0].as<float>()[i] + parts[1].as<float>()[i]) +
+                          (parts[2].as<float>()[i] + parts[3].as<float>()[i]);
   EXPECT_TRUE(same_bits(t.dk.t, want));
 }
 

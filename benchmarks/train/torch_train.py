@@ -132,8 +132,8 @@ def main():
     # glibc gives large blocks back to the system after every step unless told not to.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "4294967296")
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "4294967296")
-    if os.environ.get("SHOAL_BENCH_CHILD") != "1":  # the malloc settings are read when a process starts
-        os.environ["SHOAL_BENCH_CHILD"] = "1"
+    if os.environ.get("TORCH_TRAIN_CHILD") != "1":  # the malloc settings are read when a process starts
+        os.environ["TORCH_TRAIN_CHILD"] = "1"
         import sys
 
         os.execv(sys.executable, [sys.executable] + sys.argv)

@@ -105,7 +105,8 @@ TEST(CrossEntropy, AVocabularyOf50257) {
   double total = 0;
   for (std::int64_t id = 0; id < 50257; ++id) {
     const float got = d.as<float>()[id / 12565 * 3 * 12565 + id % 12565];
-    ASSERT_NEAR(got, gradient[id], 1e-7) << id;
+    // x - maximum is rounded: up to 2e-6 at a distance of 32, which is the relative error of its exponential.
+    ASSERT_NEAR(got, gradient[id], 4e-6 * (id == 50256 ? 1.0 : gradient[id])) << id;
     total += got;
   }
   EXPECT_NEAR(total, 0.0, 1e-5);

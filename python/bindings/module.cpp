@@ -6,4 +6,6 @@ PYBIND11_MODULE(_core, m) {
   shoal::python::bind_core(m);
   shoal::python::bind_comm(m);
   shoal::python::bind_data(m);
+  shoal::python::bind_models(m);
+  shoal::python::bind_optim(m);
 }

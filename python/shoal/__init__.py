@@ -4,7 +4,7 @@
     shoal.comm.init()
 
 The package mirrors the layers of the library. Importing it opens no socket and touches no device."""
-from . import _core, comm, data, errors
+from . import _core, comm, data, errors, models, optim, parallel
 from .errors import (CheckpointError, CommError, ConfigError, DataError, DeviceError, Error, ShapeError, TimeoutError,
                      TrainError)
 

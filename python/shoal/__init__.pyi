@@ -3,6 +3,9 @@ from typing import Any, Dict
 from . import comm as comm
 from . import data as data
 from . import errors as errors
+from . import models as models
+from . import optim as optim
+from . import parallel as parallel
 from .errors import CheckpointError as CheckpointError
 from .errors import CommError as CommError
 from .errors import ConfigError as ConfigError

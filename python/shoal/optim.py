@@ -1,0 +1,2 @@
+"""Learning-rate schedules and clipping, as functions of numbers."""
+from ._core import clip_factor, learning_rate

@@ -47,12 +47,12 @@ def test_gradient_is_the_slope(kind):
     start, gradients = model.parameters, model.gradients
     assert start.keys() == gradients.keys()
     norm = np.sqrt(sum(np.square(g, dtype=np.float64).sum() for g in gradients.values()))
-    step = 2e-2
+    step = 4e-3
     losses = []
     for sign in (1, -1):
         model.set_parameters({n: (start[n] + sign * step / norm * gradients[n]).astype(np.float32) for n in start})
         losses.append(model.loss(tokens, targets))
-    assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(norm, rel=1e-2)
+    assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(norm, rel=5e-3)
 
 
 def test_parameters_are_logical_and_copies():

@@ -17,7 +17,7 @@ class Backoff {
  public:
   // crowded: more ranks than cores here, so that spinning only delays the rank that is waited for.
   // may_sleep: false while data is moved by polling.
-  explicit Backoff(bool crowded, bool may_sleep = true) : spins_(crowded ? 20 : 400), may_sleep_(may_sleep) {}
+  explicit Backoff(bool crowded, bool may_sleep = true) : spins_(crowded ? 20 : 100), may_sleep_(may_sleep) {}
 
   void pause() {
     ++rounds_;

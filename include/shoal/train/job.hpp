@@ -34,7 +34,7 @@ struct Job {
     std::uint64_t seed = 1;
     double clip = 1.0;
     std::string device = "auto";
-    int threads = 0;  // 0: the machine's share of this rank
+    int threads = 0;              // 0: the machine's share of this rank
     std::int64_t eval_every = 0;  // 0: at the end only, when there is validation data
     std::int64_t check_replicas = 0;
     std::string recompute = "none";
@@ -54,14 +54,18 @@ struct Job {
   } run;
 };
 
-// Reads a TOML file (empty path: none) and dotted overrides ("train.steps=100", values in TOML syntax; a bare word
-// is a string), later ones winning. Unknown keys, wrong types and impossible values throw ConfigError with the key,
-// the value, what would be accepted and the nearest known key; a listed key that is not built yet is refused as such.
+// Reads a TOML file (empty path: none) and dotted overrides ("train.steps=100", values in TOML syntax; a bare
+// word is a string), later ones winning. Unknown keys, wrong types and impossible values throw ConfigError
+// with the key, the value, what would be accepted and the nearest known key; a listed key that is not built
+// yet is refused as such.
 Job load_job(const std::string& path, const std::vector<std::string>& overrides);
 
-// Fills what is inferred from the rank count and checks every division, naming all factors and which values would do.
+// Fills what is inferred from the rank count and checks every division, naming all factors and which values
+// would do.
 Job resolve(const Job& job, int ranks);
 
 std::string to_toml(const Job& job);  // the whole configuration as resolved; load_job reads it back
+
+std::string job_reference();  // docs/job.md: every key with its default, what is accepted and its meaning
 
 }  // namespace shoal::train

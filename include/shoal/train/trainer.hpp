@@ -16,21 +16,21 @@ namespace shoal::train {
 
 // One line of metrics.jsonl.
 struct Metrics {
-  std::int64_t step = 0;       // from 1
-  double loss = 0;             // mean over the step's valid tokens, before the update
-  double grad_norm = 0;        // before clipping
+  std::int64_t step = 0;  // from 1
+  double loss = 0;        // mean over the step's valid tokens, before the update
+  double grad_norm = 0;   // before clipping
   double lr = 0;
-  std::int64_t tokens = 0;     // valid tokens this step
+  std::int64_t tokens = 0;  // valid tokens this step
   double seconds = 0;
   double tokens_per_second = 0;
   double loss_scale = 1;
   bool skipped = false;
-  std::int64_t peak_bytes = 0; // maximum over ranks
+  std::int64_t peak_bytes = 0;  // maximum over ranks
   std::optional<double> val_loss;
-  std::string json() const;    // floats read back to the same bits, non-finite ones are null
+  std::string json() const;  // floats read back to the same bits, non-finite ones are null
 };
 
-// Bytes of one rank, predicted from the job alone.
+// Bytes of one rank, predicted from the job alone. Gradients include the bucket engine's buffers.
 struct MemoryPrediction {
   std::int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, other = 0;
   std::int64_t total() const { return parameters + gradients + optimizer + activations + other; }
@@ -38,8 +38,12 @@ struct MemoryPrediction {
 MemoryPrediction predict_memory(const Job& resolved, int ranks, int rank);
 
 struct TrainerOptions {
-  bool write_records = true;   // job.toml, metrics.jsonl and model.safetensors in run.dir
+  bool write_records = true;                    // job.toml, metrics.jsonl and model.safetensors in run.dir
   std::function<void(const Metrics&)> on_step;  // rank 0 only
+  std::function<void(const MemoryPrediction&)> on_start;  // rank 0 only, before the memory is taken
+  // Sees every activation and activation gradient of a step (nn/context.hpp), before SHOAL_CHECK=bits hashes
+  // it.
+  nn::Observer observer;
 };
 
 class Trainer {
@@ -48,11 +52,18 @@ class Trainer {
   Trainer(const Job& job, std::shared_ptr<Communicator> comm, TrainerOptions options = {});
   ~Trainer();
 
-  const Job& job() const;      // as resolved
-  Metrics step();              // one global batch; collective
-  double evaluate();           // mean loss over the whole validation part; collective
-  void run();                  // all steps, evaluations, and the final weights
-  void save_weights(const std::string& path);  // rank 0 writes a safetensors file
+  const Job& job() const;  // as resolved
+  // One global batch. Collective. A loss or gradient norm that is not finite is a TrainError, the same on
+  // every rank, naming the step, the rank and the first layer that produced it; no parameter has been updated
+  // then.
+  Metrics step();
+  // Mean loss over the whole validation part, in windows that do not overlap. The same bits for any rank
+  // count of a reproducible job. Throws ConfigError when there is no validation part. Collective.
+  double evaluate();
+  bool has_validation() const;
+  void run();  // the remaining steps, evaluations, and the final weights; collective
+  void save_weights(const std::string& path);  // rank 0 writes a safetensors file; collective
+  std::int64_t peak_bytes() const;             // of this rank's allocators, so far
   models::LanguageModel& model();
   parallel::BucketEngine& engine();
   const Stream& stream() const;

@@ -1,0 +1,82 @@
+// `shoal train`: runs a job on the ranks that were started, or, with comm.backend = "local", on threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/progress.hpp"
+#include "cli/report.hpp"
+#include "shoal/comm/bootstrap.hpp"
+#include "shoal/core/env.hpp"
+#include "shoal/core/log.hpp"
+#include "shoal/train/trainer.hpp"
+
+namespace shoal::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> items;
+  bool quiet = false, keys = false;
+};
+
+void train_rank(const train::Job& job, const std::shared_ptr<Communicator>& comm, bool quiet) {
+  if (comm->size() > 1) log::set_rank(comm->rank());
+  train::TrainerOptions options;
+  std::unique_ptr<Progress> progress;
+  if (comm->rank() == 0 && !quiet) {
+    progress = std::make_unique<Progress>(job.train.steps, on_terminal());
+    options.on_start = [&](const train::MemoryPrediction& m) { progress->start(m); };
+    options.on_step = [&](const train::Metrics& m) { progress->show(m); };
+  }
+  train::Trainer trainer(job, comm, options);
+  trainer.run();
+  if (progress) progress->finish(trainer.job().run.dir);
+}
+
+int train(const Arguments& arguments) {
+  if (arguments.keys) {
+    fmt::print("{}", train::job_reference());
+    return 0;
+  }
+  std::vector<std::string> overrides = arguments.items;
+  std::string path;
+  if (!overrides.empty() && overrides[0].find('=') == std::string::npos) {
+    path = overrides[0];
+    overrides.erase(overrides.begin());
+  }
+  const train::Job job = train::load_job(path, overrides);
+  CommOptions comm_options;
+  comm_options.timeout = std::chrono::duration<double>(job.comm.timeout);
+  const bool automatic = job.comm.backend == "auto";
+  if (job.comm.backend == "local" || (automatic && env::comm_backend() == "local")) {
+    const int ranks = static_cast<int>(std::max<std::int64_t>(1, job.parallel.data));
+    run_local(
+        ranks, [&](const std::shared_ptr<Communicator>& comm) { train_rank(job, comm, arguments.quiet); },
+        comm_options);
+    return 0;
+  }
+  const std::shared_ptr<Communicator> world = make_world({job.comm.backend, comm_options});
+  try {
+    train_rank(job, world, arguments.quiet);
+  } catch (const std::exception& e) {
+    return report(e, world.get());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("train", "Run a job: shoal train JOB.toml [key=value ...]");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("job", arguments->items,
+                      "a job file (may be left out), then keys: train.steps=100 optimizer.lr=1e-3");
+  command->add_flag("--quiet,-q", arguments->quiet, "print nothing but errors");
+  command->add_flag("--keys", arguments->keys, "print every key with its default and what it accepts");
+  command->callback([&action, arguments] { action = [arguments] { return train(*arguments); }; });
+}
+
+}  // namespace shoal::cli

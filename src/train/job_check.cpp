@@ -1,0 +1,141 @@
+// What must divide what. Every message has all factors and the values that would do.
+#include "train/job_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "shoal/core/error.hpp"
+#include "shoal/core/log.hpp"
+#include "train/job_keys.hpp"
+
+namespace shoal::train {
+namespace {
+
+void check_tensor_degree(const Job& job) {
+  const std::int64_t tp = job.parallel.tensor;
+  if (tp == 1) return;
+  const auto refuse = [&](std::int64_t units, const char* what) {
+    throw ConfigError(
+        fmt::format("parallel.tensor = {}: {} {} do not divide by {}; degrees that would do: {}", tp, units,
+                    what, tp, divisors(units)));
+  };
+  if (job.model.heads % tp != 0) refuse(job.model.heads, "heads");
+  if (job.model.ffn_hidden > 0 && job.model.ffn_hidden % tp != 0)
+    refuse(job.model.ffn_hidden, "feed-forward columns");
+}
+
+void check_pipeline(const Job& job) {
+  const std::int64_t stages = job.parallel.pipeline * job.parallel.virtual_stages;
+  if (job.model.layers % stages != 0) {
+    throw ConfigError(
+        fmt::format("parallel.pipeline = {} x parallel.virtual_stages = {}: {} layers do not divide by "
+                    "{} stages; counts that would do: {}",
+                    job.parallel.pipeline, job.parallel.virtual_stages, job.model.layers, stages,
+                    divisors(job.model.layers)));
+  }
+}
+
+// B sequences in V shards of microbatches of m.
+void check_batch(std::int64_t B, std::int64_t V, std::int64_t m, const std::string& shards) {
+  const std::int64_t low = std::max<std::int64_t>(1, B / V) * V;
+  if (B % V != 0) {
+    throw ConfigError(
+        fmt::format("train.global_batch = {} does not divide by {}; global batches that would do: {} or "
+                    "{}; shard counts that would do: {}",
+                    B, shards, low, low + V, divisors(B)));
+  }
+  if (m > 0 && B / V % m != 0) {
+    throw ConfigError(
+        fmt::format("train.global_batch = {} does not divide by {} x train.micro_batch = {} = {}; "
+                    "microbatches that would do: {}",
+                    B, shards, m, V * m, divisors(B / V)));
+  }
+}
+
+}  // namespace
+
+std::string divisors(std::int64_t n) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t d = 1; d <= n / d; ++d) {
+    if (n % d != 0) continue;
+    all.push_back(d);
+    if (d != n / d) all.push_back(n / d);
+  }
+  std::sort(all.begin(), all.end());
+  std::string out;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : i + 1 == all.size() ? " or " : ", ", all[i]);
+  return out;
+}
+
+void check_job(const Job& job) {
+  for (const Key& key : job_keys()) check_value(key, job);
+  check_tensor_degree(job);
+  check_pipeline(job);
+  for (const Key& key : job_keys()) check_built(key, job);
+}
+
+Job resolve(const Job& given, int ranks) {
+  check_job(given);
+  Job job = given;
+  auto& p = job.parallel;
+  if (ranks < 1) throw ConfigError(fmt::format("{} ranks: at least 1", ranks));
+  const std::int64_t model_ranks = p.tensor * p.pipeline;
+  if (ranks % model_ranks != 0) {
+    throw ConfigError(
+        fmt::format("{} ranks do not divide by parallel.tensor = {} x parallel.pipeline = {}; rank counts "
+                    "that would do: multiples of {}",
+                    ranks, p.tensor, p.pipeline, model_ranks));
+  }
+  const std::int64_t dp = ranks / model_ranks;
+  if (p.data != 0 && p.data != dp) {
+    throw ConfigError(
+        fmt::format("parallel.data = {} x parallel.tensor = {} x parallel.pipeline = {} needs {} ranks, and "
+                    "there are {}: start {} "
+                    "(mpirun -n {}, or comm.backend = \"local\"), or set parallel.data = {}, or leave it out",
+                    p.data, p.tensor, p.pipeline, p.data * model_ranks, ranks, p.data * model_ranks,
+                    p.data * model_ranks, dp));
+  }
+  p.data = dp;
+  job.model.tensor = job.reproducible.on ? job.reproducible.tensor : p.tensor;
+  job.model = job.model.resolved();
+
+  auto& r = job.reproducible;
+  if (!r.on && (r.data != 1 || r.tensor != 1)) {
+    log::warn_once(
+        fmt::format("reproducible.data = {} and reproducible.tensor = {} are recorded but not used: "
+                    "reproducible.on is false",
+                    r.data, r.tensor));
+  }
+  if (r.on && r.data % dp != 0) {
+    throw ConfigError(
+        fmt::format("reproducible.data = {} does not divide by {} data-parallel ranks; rank counts that "
+                    "would do: {}",
+                    r.data, dp, divisors(r.data)));
+  }
+  auto& t = job.train;
+  const std::int64_t V = r.on ? r.data : dp;
+  check_batch(t.global_batch, V, t.micro_batch,
+              r.on ? fmt::format("reproducible.data = {}", V) : fmt::format("{} data-parallel ranks", V));
+  if (t.micro_batch == 0) t.micro_batch = t.global_batch / V;
+  const std::int64_t tokens = t.micro_batch * job.model.seq;
+  if (tokens % job.model.tensor != 0) {
+    throw ConfigError(
+        fmt::format("train.micro_batch = {} x model.seq = {} = {} tokens do not divide by {} tensor "
+                    "pieces (reproducible.tensor); counts that would do: {}",
+                    t.micro_batch, job.model.seq, tokens, job.model.tensor, divisors(tokens)));
+  }
+  if (job.schedule.min_lr > job.schedule.lr && job.schedule.type != "constant") {
+    throw ConfigError(fmt::format("optimizer.min_lr = {} is above optimizer.lr = {}", job.schedule.min_lr,
+                                  job.schedule.lr));
+  }
+  job.schedule.steps = t.steps;
+  if (t.steps > 0) optim::check(job.schedule);
+  if (t.device == "auto") t.device = "cpu";
+  if (job.run.dir.empty()) job.run.dir = "runs/" + job.run.name;
+  return job;
+}
+
+}  // namespace shoal::train

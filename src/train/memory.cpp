@@ -1,0 +1,33 @@
+// The bytes of a run, from the job alone.
+#include <algorithm>
+
+#include "shoal/shard/layout.hpp"
+#include "shoal/train/trainer.hpp"
+
+namespace shoal::train {
+namespace {
+
+std::int64_t block(std::int64_t bytes) { return shard::round_up(bytes, 256); }  // as the allocator counts
+
+}  // namespace
+
+MemoryPrediction predict_memory(const Job& job, int ranks, int rank) {
+  const auto model = models::make_model(job.model);
+  const auto parameters = model->parameters();
+  parallel::BucketOptions buckets;
+  buckets.zero = job.parallel.zero;
+  buckets.reproducible = job.reproducible.on;
+  buckets.data_shards = job.reproducible.on ? job.reproducible.data : 0;
+  MemoryPrediction m;
+  m.parameters = parallel::BucketEngine::value_bytes(parameters, ranks, buckets);
+  const std::int64_t numel = m.parameters / size_of(DType::f32);
+  m.gradients = parallel::BucketEngine::predicted_bytes(parameters, ranks, rank, buckets);
+  m.optimizer = optim::optimizer_state_bytes(job.optimizer, numel / (job.parallel.zero == 0 ? 1 : ranks));
+  m.activations = model->activation_peak_bytes(job.train.micro_batch);
+  const std::int64_t ids = job.train.micro_batch * job.model.seq * size_of(DType::i32);
+  m.other =
+      2 * block(ids) + block(job.train.global_batch / ranks / job.train.micro_batch * size_of(DType::f64));
+  return m;
+}
+
+}  // namespace shoal::train

@@ -1,0 +1,64 @@
+// What the parts of the Trainer share.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/data/dataset.hpp"
+#include "shoal/data/sampler.hpp"
+#include "shoal/optim/optimizer.hpp"
+#include "shoal/train/trainer.hpp"
+#include "train/bits.hpp"
+#include "train/records.hpp"
+
+namespace shoal::train {
+
+struct Trainer::Impl {
+  Job job;  // resolved
+  std::shared_ptr<Communicator> comm;
+  TrainerOptions options;
+  std::shared_ptr<Allocator> allocator;  // of this rank alone, so that its peak is this rank's
+  Stream stream;
+  std::unique_ptr<models::LanguageModel> model;
+  std::optional<data::DataSplit> data;
+  std::optional<data::Sampler> sampler;
+  std::unique_ptr<parallel::BucketEngine> engine;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<Records> records;  // rank 0 only
+  std::unique_ptr<BitsRecorder> bits;
+  std::int64_t batch = 0;  // batches done
+
+  // This rank's samples of one batch, and their microbatches in order of computation.
+  struct Local {
+    std::vector<std::int32_t> tokens, targets;
+    std::int64_t first_sample = 0;  // in the global batch
+    std::int64_t valid = 0;
+  };
+  std::int64_t shard_samples() const { return job.train.global_batch / engine->data_shards(); }
+  std::int64_t microbatches() const { return shard_samples() / job.train.micro_batch; }  // a data shard
+
+  Impl(const Job& given, std::shared_ptr<Communicator> c, TrainerOptions o);
+  void prepare_records();
+  Local read_batch() const;
+  nn::Microbatch microbatch(const Local& local, std::int64_t index, std::int64_t count);
+  Tensor ids(const std::vector<std::int32_t>& all, std::int64_t index) const;  // of local microbatch `index`
+  std::vector<double> forward_backward(const Local& local,
+                                       std::int64_t count);  // loss sum of each microbatch
+  Metrics step();
+  double evaluate();
+  void run();
+  void save_weights(const std::string& path);
+  std::int64_t peak_bytes() const;
+
+  // Both throw on all ranks alike.
+  [[noreturn]] void report_loss(const Local& local, std::int64_t count,
+                                const std::vector<double>& microbatch_sums,
+                                const std::vector<double>& shard_sums);
+  [[noreturn]] void report_gradient(double norm);
+};
+
+// Identifies build, instruction set and job: throws ConfigError, on all ranks, where these differ and matter.
+void compare_ranks(const Job& job, Communicator& comm, const Stream& stream);
+
+}  // namespace shoal::train

@@ -1,0 +1,215 @@
+// Bad input on the command line, each with its message and exit code; and what good input writes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/command.hpp"
+#include "support/jobs.hpp"
+
+namespace shoal {
+namespace {
+
+using test::Result;
+
+class Cli : public testing::Test {
+ protected:
+  Cli() { dir_.write("text.txt", test::sample_text(6000)); }
+  Result shoal(const std::string& arguments, const std::string& environment = "") {
+    return test::shell(fmt::format("cd {} && {} timeout 120 {} {}", dir_.path().string(), environment,
+                                   SHOAL_CLI, arguments));
+  }
+  Result train(const std::string& more, const std::string& environment = "") {
+    return shoal("train --quiet " + keys_ + more, environment);
+  }
+  Result mpi(int ranks, const std::string& more, const std::string& environment = "") {
+    return test::shell(fmt::format("cd {} && {} timeout 120 sh {}/tests/mpirun.sh {} {} train --quiet {}{}",
+                                   dir_.path().string(), environment, SHOAL_SOURCE_DIR, ranks, SHOAL_CLI,
+                                   keys_, more));
+  }
+  // Exactly one line, "shoal: ...", with exit code `code`.
+  void expect_refused(const Result& r, const std::string& message, int code = 2) {
+    EXPECT_EQ(r.code, code) << r.output;
+    EXPECT_EQ(r.output.rfind("shoal: ", 0), 0u) << r.output;
+    EXPECT_EQ(test::count(r.output, "\n"), 1) << r.output;
+    EXPECT_NE(r.output.find(message), std::string::npos)
+        << "expected: " << message << "\nfound: " << r.output;
+  }
+  test::TempDir dir_;
+  std::string keys_ =
+      "data.train=text.txt model.layers=1 model.hidden=32 model.heads=2 model.seq=16 train.steps=3 "
+      "train.global_batch=4 run.dir=run train.threads=1 ";
+};
+
+TEST_F(Cli, KeysAndValues) {
+  expect_refused(train("train.stepz=5"),
+                 "unknown key train.stepz (value 5): the nearest known key is train.steps");
+  expect_refused(train("train.steps=some"), "train.steps = 'some': expected an integer, at least 0");
+  expect_refused(train("parallel.tensor=2"), "parallel.tensor = 2 is not built yet");
+  expect_refused(train("parallel.tensor=3 model.heads=4"),
+                 "4 heads do not divide by 3; degrees that would do: 1, 2 or 4");
+  expect_refused(train("model.hidden=33"), "33");
+  expect_refused(train("train.micro_batch=3"),
+                 "train.global_batch = 4 does not divide by 1 data-parallel ranks x "
+                 "train.micro_batch = 3 = 3; microbatches that would do: 1, 2 or 4");
+  expect_refused(shoal("train missing.toml"), "job file missing.toml: No such file or directory");
+  expect_refused(shoal("train data.train="), "data.train is empty");
+  dir_.write("bad.toml", "[train]\nsteps = \n");
+  expect_refused(shoal("train bad.toml"), "bad.toml:2:");
+  dir_.write("unknown.toml", "[train]\nstep = 3\n");
+  expect_refused(shoal("train unknown.toml"),
+                 "unknown.toml:2: unknown key train.step (value 3): the nearest known key is "
+                 "train.steps");
+}
+
+TEST_F(Cli, Arguments) {
+  expect_refused(shoal(""), "subcommand");
+  expect_refused(shoal("trian"), "unknown command trian");
+  expect_refused(shoal("train --loud"), "--loud");
+  expect_refused(shoal("diff one"), "RUN_B");
+  EXPECT_EQ(shoal("--help").code, 0);
+  EXPECT_EQ(shoal("train --help").code, 0);
+  EXPECT_NE(shoal("train --help").output.find("key=value"), std::string::npos);
+}
+
+TEST_F(Cli, Data) {
+  expect_refused(train("data.train=nothing.txt"), "nothing.txt");
+  expect_refused(train("model.vocab=100"), "100");  // letters are above it
+  expect_refused(train("data.train=" + dir_.write("short.txt", "ten bytes.")), "short.txt");
+  expect_refused(train("data.train=" + dir_.write("empty.txt", "")), "empty.txt");
+  EXPECT_EQ(shoal("data pack text.tok text.txt").code, 0);
+  EXPECT_EQ(train("data.train=text.tok").code, 0);
+  const std::string packed = test::read_file(dir_ / "text.tok");
+  dir_.write("cut.tok", packed.substr(0, packed.size() - 7));
+  expect_refused(train("data.train=cut.tok"), "cut.tok");
+  expect_refused(shoal("data show cut.tok"), "cut.tok");
+  std::string damaged = packed;
+  damaged[9] = static_cast<char>(damaged[9] ^ 0x55);
+  dir_.write("damaged.tok", damaged);
+  expect_refused(train("data.train=damaged.tok"), "damaged.tok");
+  dir_.write("empty.tok", "");
+  expect_refused(train("data.train=empty.tok"), "empty.tok");
+  expect_refused(shoal("data pack small.tok text.txt --vocab 100"), "100");
+  expect_refused(shoal("data pack none.tok nowhere/*.txt"), "nowhere/*.txt");
+}
+
+TEST_F(Cli, RunDirectory) {
+  dir_.write("file", "in the way");
+  expect_refused(train("run.dir=file/run"), "run directory file/run: it cannot be written");
+  expect_refused(train("run.dir=/proc/shoal"), "run directory /proc/shoal: it cannot be written");
+  expect_refused(shoal("sample none"), "none: not a finished run (none/job.toml is missing)");
+  expect_refused(shoal("diff none none"), "none: not a run");
+}
+
+TEST_F(Cli, Launching) {
+  expect_refused(train("", "WORLD_SIZE=2 RANK=0"), "WORLD_SIZE=2");
+  expect_refused(train("", "WORLD_SIZE=2"), "RANK");
+  expect_refused(train("parallel.data=2"), "needs 2 ranks, and there are 1");
+  expect_refused(train("", "SHOAL_CHECK=maybe"), "SHOAL_CHECK=maybe: expected 0, 1 or bits");
+}
+
+TEST_F(Cli, NanEndsTheRunWithItsLayer) {
+  const Result r = train("optimizer.lr=1e38 optimizer.warmup=0 optimizer.schedule=constant");
+  expect_refused(r, "step 2: the loss is ", 1);
+  EXPECT_NE(r.output.find("the first layer with a value that is not finite is "), std::string::npos)
+      << r.output;
+}
+
+TEST_F(Cli, RecordsProgressSampleAndDiff) {
+  const Result loud = shoal("train " + keys_);
+  EXPECT_EQ(loud.code, 0) << loud.output;
+  EXPECT_NE(loud.output.find("memory of a rank, predicted: parameters "), std::string::npos) << loud.output;
+  EXPECT_NE(loud.output.find("step 3/3  loss "), std::string::npos) << loud.output;
+  EXPECT_NE(loud.output.find("validation loss "), std::string::npos) << loud.output;
+  EXPECT_NE(loud.output.find("peak memory of a rank "), std::string::npos) << loud.output;
+  EXPECT_EQ(loud.output.find('\r'), std::string::npos);  // not a terminal
+
+  std::ifstream metrics(dir_ / "run/metrics.jsonl");
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(metrics, line));
+    const auto j = nlohmann::json::parse(line);
+    EXPECT_EQ(j["step"], step);
+    EXPECT_EQ(j["tokens"], 64);
+    EXPECT_EQ(j.contains("val_loss"), step == 3);
+    EXPECT_GT(j["peak_bytes"], 0);
+  }
+  EXPECT_FALSE(std::getline(metrics, line));
+
+  const Result quiet = train("run.dir=again train.threads=1");
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.output, "");
+  const Result same = shoal("diff run again");
+  EXPECT_EQ(same.code, 0) << same.output;
+  EXPECT_EQ(train("run.dir=other train.seed=5").code, 0);
+  const Result different = shoal("diff run other");
+  EXPECT_EQ(different.code, 1) << different.output;
+  EXPECT_NE(different.output.find("metrics.jsonl line 1 (step 1): loss"), std::string::npos)
+      << different.output;
+
+  // The whole job stands in job.toml: it runs again as it is.
+  EXPECT_EQ(shoal("train --quiet run/job.toml run.dir=third").code, 0);
+  EXPECT_EQ(shoal("diff run third").code, 0);
+
+  const Result sample = shoal("sample run --prompt fish --count 20 --seed 3");
+  EXPECT_EQ(sample.code, 0) << sample.output;
+  EXPECT_EQ(sample.output.rfind("fish", 0), 0u) << sample.output;
+  EXPECT_EQ(sample.output.size(), 25u);
+  EXPECT_EQ(shoal("sample run --prompt fish --count 20 --seed 3").output, sample.output);
+}
+
+TEST_F(Cli, RanksAsThreads) {
+  EXPECT_EQ(train("comm.backend=local parallel.data=2 reproducible.on=true reproducible.data=4").code, 0);
+  EXPECT_EQ(train("run.dir=one reproducible.on=true reproducible.data=4").code, 0);
+  EXPECT_EQ(shoal("diff run one").code, 0);
+  expect_refused(train("comm.backend=local parallel.data=3"), "train.global_batch = 4 does not divide by 3");
+}
+
+TEST_F(Cli, InfoSaysWhatIsMissing) {
+  const Result r = shoal("info");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.output.find("cuda     no   "), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("kernels"), std::string::npos);
+}
+
+#ifdef SHOAL_HAVE_MPIRUN
+TEST_F(Cli, WhatAllRanksRefuseIsPrintedOnce) {
+  for (const auto& [more, message] : std::vector<std::pair<std::string, std::string>>{
+           {"train.stepz=5", "unknown key train.stepz"},
+           {"run.dir=text.txt/run", "rank 0: run directory text.txt/run"},
+           {"train.global_batch=3", "train.global_batch = 3 does not divide by 2 data-parallel ranks"}}) {
+    const Result r = mpi(2, more);
+    EXPECT_EQ(r.code, 2) << r.output;
+    EXPECT_EQ(test::count(r.output, "shoal: "), 1) << r.output;
+    EXPECT_NE(r.output.find("shoal: " + message), std::string::npos) << r.output;
+  }
+}
+
+TEST_F(Cli, OneRankFailingEndsTheJobWithItsMessage) {
+  // Metrics go to a full device: rank 0 fails alone after the first step, while rank 1 waits in the next.
+  dir_.write("run/job.toml", "");
+  ASSERT_EQ(test::shell("ln -s /dev/full " + (dir_ / "run/metrics.jsonl")).code, 0);
+  const Result r = mpi(2, "train.steps=100000", "SHOAL_TIMEOUT=60");
+  EXPECT_NE(r.code, 0);
+  EXPECT_NE(r.code, 124) << "it did not end";
+  EXPECT_NE(r.output.find("step 1: run/metrics.jsonl cannot be written: No space left on device"),
+            std::string::npos)
+      << r.output;
+}
+
+TEST_F(Cli, RanksWithDifferentJobsAreRefused) {
+  dir_.write("each.sh",
+             fmt::format("exec {} train --quiet {} train.seed=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}\n",
+                         SHOAL_CLI, keys_));
+  const Result r = test::shell(fmt::format("cd {} && timeout 120 sh {}/tests/mpirun.sh 2 sh each.sh",
+                                           dir_.path().string(), SHOAL_SOURCE_DIR));
+  EXPECT_EQ(r.code, 2) << r.output;
+  EXPECT_NE(r.output.find("rank 1: the job differs between ranks: \"seed = 1\" here, \"seed = 0\" on rank 0"),
+            std::string::npos)
+      << r.output;
+}
+#endif
+
+}  // namespace
+}  // namespace shoal

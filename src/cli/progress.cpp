@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -65,10 +66,10 @@ void Progress::show(const train::Metrics& m) {
   std::fflush(stdout);
 }
 
-void Progress::finish(const std::string& run_dir) {
+void Progress::finish(const std::string& run_dir, std::int64_t peak_bytes) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
   fmt::print("done in {}; peak memory of a rank {} (predicted {}); records in {}\n", duration_text(seconds),
-             bytes_text(last_.peak_bytes), bytes_text(memory_.total()), run_dir);
+             bytes_text(std::max(peak_bytes, last_.peak_bytes)), bytes_text(memory_.total()), run_dir);
 }
 
 }  // namespace shoal::cli

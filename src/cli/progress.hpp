@@ -19,7 +19,8 @@ class Progress {
   Progress(std::int64_t steps, bool terminal);
   void start(const train::MemoryPrediction& memory);
   void show(const train::Metrics& metrics);
-  void finish(const std::string& run_dir);  // measured peak beside the predicted
+  // peak_bytes: of this rank. The largest of all ranks is shown beside the prediction.
+  void finish(const std::string& run_dir, std::int64_t peak_bytes);
 
  private:
   using Clock = std::chrono::steady_clock;

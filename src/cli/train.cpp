@@ -33,7 +33,7 @@ void train_rank(const train::Job& job, const std::shared_ptr<Communicator>& comm
   }
   train::Trainer trainer(job, comm, options);
   trainer.run();
-  if (progress) progress->finish(trainer.job().run.dir);
+  if (progress) progress->finish(trainer.job().run.dir, trainer.peak_bytes());
 }
 
 int train(const Arguments& arguments) {

@@ -114,7 +114,8 @@ TEST(Trainer, TheMeanLossIsOfTokensNotOfRanks) {
 
 TEST(Trainer, ThePredictedMemoryIsMeasured) {
   test::TempDir dir;
-  const Items big = {"model.hidden=64", "model.heads=4", "model.seq=32", "train.steps=2", "optimizer.warmup=0"};
+  const Items big = {"model.hidden=64", "model.heads=4", "model.seq=32", "train.steps=2",
+                     "optimizer.warmup=0"};
   for (const auto& [ranks, more] : std::vector<std::pair<int, Items>>{
            {1, {}},
            {1, {"train.micro_batch=2"}},
@@ -168,6 +169,34 @@ TEST(Trainer, NanNamesStepRankAndFirstLayer) {
   EXPECT_MESSAGE(poisoned(2, 1), TrainError, "rank 1: step 2: the loss is nan");
   EXPECT_MESSAGE(poisoned(2, 1), TrainError, "is not finite is blocks.1");
   EXPECT_MESSAGE(poisoned(1, 0), TrainError, "step 2: the loss is nan");
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteIsNamed) {
+  test::TempDir dir;
+  for (const char* zero : {"parallel.zero=0", "parallel.zero=1"}) {
+    SCOPED_TRACE(zero);
+    const auto poisoned = [&] {
+      run_local(2, [&](const std::shared_ptr<Communicator>& comm) {
+        TrainerOptions options;
+        options.observer = [&, rank = comm->rank()](const std::string& kind, const std::string& layer,
+                                                    const Tensor& t) {
+          if (kind == "gradient" && layer == "blocks.0.mlp" && rank == 1)
+            t.as<float>()[0] = std::numeric_limits<float>::infinity();
+        };
+        Trainer(test::tiny_job(dir, {zero}), comm, options).run();
+      });
+    };
+    EXPECT_MESSAGE(poisoned(), TrainError, "step 1: the gradient norm is ");
+    EXPECT_MESSAGE(poisoned(), TrainError, ": the gradient of blocks.0.");
+  }
+}
+
+TEST(Trainer, NoStepsSaveTheInitialValues) {
+  test::TempDir dir;
+  const Outcome one = run(1, dir, {"train.steps=0"}), two = run(2, dir, {"train.steps=0"});
+  EXPECT_TRUE(one.metrics.empty());
+  EXPECT_FALSE(one.weights.empty());
+  EXPECT_TRUE(one.weights == two.weights);
 }
 
 TEST(Trainer, RefusedOnAllRanksAlike) {

@@ -8,6 +8,7 @@
 #include "support/command.hpp"
 #include "support/jobs.hpp"
 
+#ifdef SHOAL_CLI  // the build has the command
 namespace shoal {
 namespace {
 
@@ -213,3 +214,4 @@ TEST_F(Cli, RanksWithDifferentJobsAreRefused) {
 
 }  // namespace
 }  // namespace shoal
+#endif

@@ -6,6 +6,7 @@ from . import errors as errors
 from . import models as models
 from . import optim as optim
 from . import parallel as parallel
+from . import train as train
 from .errors import CheckpointError as CheckpointError
 from .errors import CommError as CommError
 from .errors import ConfigError as ConfigError
@@ -15,6 +16,9 @@ from .errors import Error as Error
 from .errors import ShapeError as ShapeError
 from .errors import TimeoutError as TimeoutError
 from .errors import TrainError as TrainError
+from .train import Job as Job
+from .train import Metrics as Metrics
+from .train import Trainer as Trainer
 
 __version__: str
 

@@ -62,6 +62,7 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
   const float* b = g.b + piece * g.b_piece;
   const int64_t lda = g.transpose_a ? g.m : g.k, ldb = g.transpose_b ? g.k : g.n;
   const int64_t cols = least(plan.n, g.n - col), ldp = cols + matmul_pad;
+  const bool direct_a = plan.packed && !g.transpose_a && lda % 512 != 0;
   float* tile_b = scratch;
   float* tile_a = scratch + matmul_max_k * (matmul_max_n + matmul_pad);
   for (int64_t k0 = 0; k0 < g.k; k0 += plan.k) {
@@ -85,6 +86,10 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
         call.b = g.transpose_b ? b + col * ldb + k0 : b + k0 * ldb + col;
         call.lda = lda;
         call.ldb = ldb;
+        call.packed = false;
+      } else if (direct_a) {
+        call.a = a + row * lda + k0;
+        call.lda = lda;
         call.packed = false;
       } else if (g.transpose_a) {
         pack_transposed(a + k0 * lda + row, lda, depth, rows, tile_a, ldk);

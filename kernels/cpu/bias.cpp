@@ -28,13 +28,14 @@ SHOAL_INLINE void sum_tree(int64_t leaves, int nv, vf (*stack)[width], const Lea
 
 }  // namespace
 
-void bias_backward(const float* dy, float* db, int64_t pieces, int64_t m, int64_t n, bool accumulate) {
+void bias_backward(const float* dy, float* db, int64_t db_piece, int64_t pieces, int64_t m, int64_t n,
+                   bool accumulate) {
   const int64_t strip = width * lanes, strips = (n + strip - 1) / strip;
   parallel_for(pieces * strips, pieces * m * n, [=](int64_t job) {
     const int64_t piece = job / strips, begin = job % strips * strip,
                   end = begin + strip < n ? begin + strip : n;
     const float* from = dy + piece * m * n;
-    float* to = db + piece * n;
+    float* to = db + piece * db_piece;
     const int nv = static_cast<int>((end - begin + lanes - 1) / lanes);
     const auto get = [&](const float* row, int v) {
       const int64_t c = begin + v * lanes;

@@ -28,6 +28,12 @@ inline void row_columns(const EmbeddingArgs& a, int64_t t, int64_t begin, int64_
   }
 }
 
+// Where the row of token t begins among the words.
+SHOAL_INLINE int64_t word_row(const EmbeddingArgs& a, int64_t t) {
+  const int64_t id = a.tokens[t];
+  return id * a.hidden + (a.gap != 0 ? id / a.piece_rows * a.gap : 0);
+}
+
 void clear(float* p, int64_t n) {
   parallel_blocks(n, 65536, n * 4, [=](int64_t begin, int64_t end) {
     memset(p + begin, 0, sizeof(float) * static_cast<size_t>(end - begin));
@@ -43,7 +49,7 @@ void embedding_forward(const EmbeddingArgs& a, const float* word, const float* p
   parallel_blocks(a.rows, H < 4096 ? 4096 / (H > 0 ? H : 1) : 1, a.rows * H * 8,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t t = begin; t < end; ++t) {
-                      const float* w = word + a.tokens[t] * H;
+                      const float* w = word + word_row(a, t);
                       const float* p = position == nullptr ? nullptr : position + t % a.seq * H;
                       row_columns(a, t, 0, H, [=](int64_t i, auto part, const uint32_t* bits) {
                         vf v = part.get(w + i);
@@ -55,11 +61,12 @@ void embedding_forward(const EmbeddingArgs& a, const float* word, const float* p
                   });
 }
 
-void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, int64_t vocab,
-                        float* dposition, int64_t positions, bool accumulate) {
+void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, float* dposition,
+                        int64_t positions, bool accumulate) {
   const int64_t H = a.hidden;
   if (!accumulate) {
-    clear(dword, vocab * H);
+    const int64_t piece = a.piece_rows * H;
+    for (int64_t p = 0; p < a.pieces; ++p) clear(dword + p * (piece + a.gap), piece);
     if (dposition != nullptr) clear(dposition, positions * H);
   }
   const vi threshold = seti(static_cast<int32_t>(a.dropout.threshold));
@@ -68,7 +75,7 @@ void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, i
   const int64_t strip = share < 64 ? 64 : (share + lanes - 1) / lanes * lanes;
   parallel_blocks(H, strip, a.rows * H * 12, [&](int64_t begin, int64_t end) {
     for (int64_t t = 0; t < a.rows; ++t) {
-      float* w = dword + a.tokens[t] * H;
+      float* w = dword + word_row(a, t);
       float* p = dposition == nullptr ? nullptr : dposition + t % a.seq * H;
       row_columns(a, t, begin, end, [=](int64_t i, auto part, const uint32_t* bits) {
         vf v = part.get(dy + t * H + i);

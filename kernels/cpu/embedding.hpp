@@ -7,6 +7,8 @@ namespace shoal::kernels {
 struct EmbeddingArgs {
   const int32_t* tokens;  // [rows], every one inside the vocabulary
   int64_t rows, hidden, seq;
+  // The words' rows, or their gradients': `pieces` of `piece_rows`, with `gap` floats between one and the next.
+  int64_t pieces, piece_rows, gap;
   DropoutArgs dropout;
 };
 
@@ -15,7 +17,6 @@ struct EmbeddingArgs {
 // position may be null.
 SHOAL_KERNEL(void embedding_forward(const EmbeddingArgs& args, const float* word, const float* position,
                                     float* y))
-// dword [vocab, hidden], dposition [positions, hidden] or null; cleared first unless `accumulate`.
+// dword [pieces, piece_rows, hidden], dposition [positions, hidden] or null; cleared first unless `accumulate`.
 SHOAL_KERNEL(void embedding_backward(const EmbeddingArgs& args, const float* dy, float* dword,
-                                     std::int64_t vocab, float* dposition, std::int64_t positions,
-                                     bool accumulate))
+                                     float* dposition, std::int64_t positions, bool accumulate))

@@ -24,7 +24,7 @@ SHOAL_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 SHOAL_INLINE void epilogue(const MatmulArgs& g, int64_t piece, int64_t at, int64_t col, int64_t rows,
                            int64_t cols) {
   if (!g.bias && !g.gelu_out && !g.gelu_input) return;
-  const float* bias = g.bias ? g.bias + piece * g.n + col : nullptr;
+  const float* bias = g.bias ? g.bias + piece * g.bias_piece + col : nullptr;
   for (int64_t r = 0; r < rows; ++r, at += g.n)
     for (int64_t c = 0; c < cols; c += lanes) {
       const int64_t width = least(lanes, cols - c);
@@ -75,7 +75,7 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
     }
     for (int64_t tile = first; tile < last; ++tile) {
       const int64_t row = tile * plan.m, rows = least(plan.m, g.m - row);
-      const int64_t at = (piece * g.m + row) * g.n + col;
+      const int64_t at = piece * g.c_piece + row * g.n + col;
       GemmCall call{
           false, false, g.accumulate || k0 > 0, rows, cols, depth, tile_a, ldk, tile_b, ldp, g.c + at,
           g.n,   true};
@@ -103,7 +103,7 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
   if (g.k == 0)
     for (int64_t tile = first; tile < last; ++tile) {
       const int64_t row = tile * plan.m, rows = least(plan.m, g.m - row);
-      const int64_t at = (piece * g.m + row) * g.n + col;
+      const int64_t at = piece * g.c_piece + row * g.n + col;
       if (!g.accumulate) clear(g, at, rows, cols);
       epilogue(g, piece, at, col, rows, cols);
     }

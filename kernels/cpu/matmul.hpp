@@ -15,9 +15,11 @@ struct MatmulArgs {
   std::int64_t a_piece;  // floats from one piece to the next; 0: shared
   const float* b;
   std::int64_t b_piece;
-  float* c;  // [pieces, m, n]
-  const float* bias;
-  float* gelu_out;
+  float* c;
+  std::int64_t c_piece;
+  const float* bias;  // n floats a piece
+  std::int64_t bias_piece;
+  float* gelu_out;  // this and the next lie like c
   const float* gelu_input;
 };
 

@@ -27,7 +27,8 @@ std::vector<Logical> logical_tensors(const std::string& path, std::span<nn::Para
                                         p->name, p->value.str()));
     const shard::Placement& placement = p->placement;
     const std::int64_t stored = static_cast<std::int64_t>(placement.pieces.size()) * placement.piece_numel;
-    if (stored != p->value.numel())
+    if (stored != p->value.numel() ||
+        (!p->value.is_dense() && p->value.dim(0) != static_cast<std::int64_t>(placement.pieces.size())))
       throw CheckpointError(
           fmt::format("{}: parameter {}: its placement has {} pieces of {} elements, its value is {}", path,
                       p->name, placement.pieces.size(), placement.piece_numel, p->value.str()));
@@ -91,7 +92,8 @@ void save_weights(const std::string& path, std::span<nn::Parameter* const> param
   write_safetensors(path, infos, metadata, [&](std::size_t i) {
     buffer.resize(static_cast<std::size_t>(infos[i].shape.numel()));
     const nn::Parameter& p = *tensors[i].parameter;
-    shard::gather_logical(p.placement, tensors[i].tensor, p.value.as<float>(), buffer.data());
+    shard::gather_logical(p.placement, tensors[i].tensor, p.value.base<float>(), buffer.data(),
+                          p.value.leading_stride());
     return static_cast<const void*>(buffer.data());
   });
 }
@@ -101,13 +103,15 @@ Metadata load_weights(const std::string& path, std::span<nn::Parameter* const> p
   const std::vector<Logical> tensors = logical_tensors(path, parameters);
   check_fits(file, tensors);
   for (nn::Parameter* p : parameters)
-    if (p->value.nbytes() > 0) std::memset(p->value.data(), 0, static_cast<std::size_t>(p->value.nbytes()));
+    for (std::int64_t piece = 0; piece < p->pieces(); ++piece)
+      std::fill_n(p->value.select(piece).as<float>(), p->shape.tail().numel(), 0.0f);
   std::vector<float> buffer;  // the file's data need not be aligned
   for (const Logical& l : tensors) {
     const auto bytes = file.bytes(file.at(l.info().name));
     buffer.resize(bytes.size() / sizeof(float));
     if (!bytes.empty()) std::memcpy(buffer.data(), bytes.data(), bytes.size());
-    shard::scatter_logical(l.parameter->placement, l.tensor, buffer.data(), l.parameter->value.as<float>());
+    shard::scatter_logical(l.parameter->placement, l.tensor, buffer.data(), l.parameter->value.base<float>(),
+                           l.parameter->value.leading_stride());
   }
   return file.metadata();
 }

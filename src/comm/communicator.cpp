@@ -38,12 +38,14 @@ void require_tensor(const Communicator& c, Kind kind, const char* what, const Te
     throw ShapeError(fmt::format("{} on communicator {}: {}: expected {} elements of {}, got {}", name(kind),
                                  c.name(), what, numel, name(dtype),
                                  t.defined() ? t.str() : "an undefined tensor"));
+  t.require_dense();
 }
 
 void require_defined(const Communicator& c, Kind kind, const char* what, const Tensor& t) {
   if (!t.defined())
     throw ShapeError(
         fmt::format("{} on communicator {}: {} is an undefined tensor", name(kind), c.name(), what));
+  t.require_dense();
 }
 
 void require_rank(const Communicator& c, Kind kind, const char* what, int rank) {

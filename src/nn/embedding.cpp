@@ -5,14 +5,6 @@
 #include "shoal/shard/split.hpp"
 
 namespace shoal::nn {
-namespace {
-
-// The word embedding and the head's weight without pieces and padding: [vocab, hidden].
-Tensor rows_of(const Tensor& t, std::int64_t vocab) {
-  return t.view({t.dim(0) * t.dim(1), t.dim(2)}).slice(0, vocab);
-}
-
-}  // namespace
 
 Embedding::Embedding(const EmbeddingConfig& c) : config_(c) {
   const std::int64_t padded = shard::round_up(c.vocab, c.tensor);
@@ -32,8 +24,8 @@ std::vector<Parameter*> Embedding::parameters() {
 Tensor Embedding::forward(const Tensor& tokens, const Microbatch& mb, std::int64_t first) const {
   Tensor y = mb.empty({tokens.numel(), config_.hidden});
   const Tensor position = position_ ? position_->value.select(0).slice(first, first + mb.seq) : Tensor();
-  ops::embedding_forward(mb.stream, tokens, rows_of(word_.value, config_.vocab), position, mb.seq,
-                         mb.dropout(config_.dropout, Purpose::dropout_embedding, 0), y);
+  ops::embedding_forward(mb.stream, tokens, word_.value, position, mb.seq,
+                         mb.dropout(config_.dropout, Purpose::dropout_embedding, 0), y, config_.vocab);
   mb.observe("activation", config_.word, y);
   return y;
 }
@@ -45,11 +37,9 @@ void Embedding::backward(const Tensor& dy, const Tensor& tokens, const Microbatc
     dposition = whole.slice(0, mb.seq);
     if (!mb.accumulate) fill_zero(mb.stream, whole.slice(mb.seq, config_.seq));
   }
-  const Tensor whole = word_.grad[0].view({word_.shape[0] * word_.shape[1], config_.hidden});
-  if (!mb.accumulate) fill_zero(mb.stream, whole.slice(config_.vocab, whole.dim(0)));
   ops::embedding_backward(mb.stream, dy, tokens, mb.seq,
-                          mb.dropout(config_.dropout, Purpose::dropout_embedding, 0),
-                          whole.slice(0, config_.vocab), dposition, mb.accumulate);
+                          mb.dropout(config_.dropout, Purpose::dropout_embedding, 0), word_.grad[0],
+                          dposition, mb.accumulate, config_.vocab);
   if (position_) mb.ready(*position_);
   mb.ready(word_);
 }

@@ -1,4 +1,6 @@
 // What is saved, in order: x, the norm's statistics, h = norm(x), the logits' gradient.
+#include <algorithm>
+
 #include "nn/parameter.hpp"
 #include "shoal/nn/embedding.hpp"
 #include "shoal/ops/cross_entropy.hpp"
@@ -74,10 +76,17 @@ Tensor LmHead::logits(const Tensor& x, const Microbatch& mb) const {
   std::vector<Tensor> scratch;
   const Tensor h = norm_->forward(x, scratch, mb);
   const Tensor& w = weight().value;
-  // The pieces are rows one after another, so one product over all of them leaves the padding out.
-  const Tensor rows = w.view({w.dim(0) * w.dim(1), hidden_}).slice(0, vocab_);
-  Tensor y = mb.empty({x.dim(0), vocab_});
-  ops::linear_forward(mb.stream, h, rows.view({1, vocab_, hidden_}), {}, y);
+  const std::int64_t pieces = w.dim(0), tokens = x.dim(0), width = w.dim(1);
+  const Tensor logits = mb.empty({pieces, tokens, width});
+  ops::linear_forward(mb.stream, h, w, {}, logits);
+  if (pieces == 1) return logits.select(0);  // without padding: that is to a multiple of the pieces
+  Tensor y = mb.empty({tokens, vocab_});
+  for (std::int64_t p = 0; p < pieces; ++p) {  // columns of y, and those of the piece that are no padding
+    const std::int64_t first = std::min(p * width, vocab_), n = std::min(width, vocab_ - first);
+    if (n > 0 && tokens > 0)
+      copy(mb.stream, logits.select(p).flat().view({tokens, n}, width),
+           y.flat().slice(first, y.numel()).view({tokens, n}, vocab_));
+  }
   return y;
 }
 

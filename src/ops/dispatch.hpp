@@ -10,9 +10,19 @@
 namespace shoal::ops {
 
 // Throws ShapeError unless t is defined, of that dtype and shape: "layer_norm_forward: y: expected f32[2, 3], got ..."
-inline void expect(const char* op, const char* what, const Tensor& t, DType dtype, const Shape& shape) {
+// Its pieces (dimension 0) may lie apart: for kernels that go by its leading stride.
+inline void expect_pieces(const char* op, const char* what, const Tensor& t, DType dtype,
+                          const Shape& shape) {
   if (!t.defined() || t.dtype() != dtype || !(t.shape() == shape))
-    throw ShapeError(fmt::format("{}: {}: expected {}{}, got {}", op, what, name(dtype), shape.str(), t.str()));
+    throw ShapeError(
+        fmt::format("{}: {}: expected {}{}, got {}", op, what, name(dtype), shape.str(), t.str()));
+}
+// And without gaps. (What is not checked by this is by Tensor::as.)
+inline void expect(const char* op, const char* what, const Tensor& t, DType dtype, const Shape& shape) {
+  expect_pieces(op, what, t, dtype, shape);
+  if (!t.is_dense())
+    throw ShapeError(fmt::format("{}: {}: expected {}{} without gaps, got {}", op, what, name(dtype),
+                                 shape.str(), t.str()));
 }
 
 // The device is the stream's: the one place that picks a backend for the operations.

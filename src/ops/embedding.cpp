@@ -7,13 +7,22 @@
 namespace shoal::ops {
 namespace {
 
+// Sets `vocab` to the number of rows where it is 0.
 kernels::EmbeddingArgs check(const char* op, const Tensor& tokens, const Tensor& word, const Tensor& position,
-                             std::int64_t seq, const Dropout& dropout, const char* word_name) {
-  if (!word.defined() || word.dtype() != DType::f32 || word.shape().rank() != 2)
-    throw ShapeError(fmt::format("{}: {}: expected f32 [vocab, hidden], got {}", op, word_name, word.str()));
+                             std::int64_t seq, const Dropout& dropout, const char* word_name,
+                             std::int64_t& vocab) {
+  if (!word.defined() || word.dtype() != DType::f32 || (word.shape().rank() != 2 && word.shape().rank() != 3))
+    throw ShapeError(fmt::format("{}: {}: expected f32 [vocab, hidden] or [pieces, rows, hidden], got {}", op,
+                                 word_name, word.str()));
+  const bool split = word.shape().rank() == 3;
+  if (!split) word.require_dense();
   if (!tokens.defined() || tokens.dtype() != DType::i32 || tokens.shape().rank() != 1)
     throw ShapeError(fmt::format("{}: tokens: expected i32 [tokens], got {}", op, tokens.str()));
-  const std::int64_t hidden = word.dim(1);
+  const std::int64_t hidden = word.dim(-1), pieces = split ? word.dim(0) : 1, piece_rows = word.dim(-2),
+                     gap = split ? word.leading_stride() - piece_rows * hidden : 0;
+  if (vocab < 0 || vocab > pieces * piece_rows)
+    throw ShapeError(fmt::format("{}: a vocabulary of {} in {} {}", op, vocab, word_name, word.str()));
+  if (vocab == 0) vocab = pieces * piece_rows;
   if (seq < 1 || dropout.first_sample < 0)
     throw ShapeError(fmt::format("{}: seq = {}, first_sample = {}: expected at least 1 and 0", op, seq,
                                  dropout.first_sample));
@@ -21,7 +30,8 @@ kernels::EmbeddingArgs check(const char* op, const Tensor& tokens, const Tensor&
                              position.dim(0) < seq || position.dim(1) != hidden))
     throw ShapeError(
         fmt::format("{}: position: expected f32 [at least {}, {}], got {}", op, seq, hidden, position.str()));
-  return {tokens.as<std::int32_t>(), tokens.dim(0), hidden, seq, dropout_args(dropout, seq * hidden)};
+  return {tokens.as<std::int32_t>(),          tokens.dim(0), hidden, seq, pieces, piece_rows, gap,
+          dropout_args(dropout, seq * hidden)};
 }
 
 // Before any work, and in stream order: the ids may only be there then.
@@ -38,24 +48,24 @@ float* data(const Tensor& t) { return t.defined() ? t.as<float>() : nullptr; }
 }  // namespace
 
 void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& word, const Tensor& position,
-                       std::int64_t seq, const Dropout& dropout, const Tensor& y) {
-  const auto args = check("embedding_forward", tokens, word, position, seq, dropout, "word");
+                       std::int64_t seq, const Dropout& dropout, const Tensor& y, std::int64_t vocab) {
+  const auto args = check("embedding_forward", tokens, word, position, seq, dropout, "word", vocab);
   expect("embedding_forward", "y", y, DType::f32, {args.rows, args.hidden});
   launch(stream, [=] {
-    check_ids("embedding_forward", tokens, word.dim(0));
-    SHOAL_PICK(embedding_forward)(args, data(word), data(position), data(y));
+    check_ids("embedding_forward", tokens, vocab);
+    SHOAL_PICK(embedding_forward)(args, word.base<float>(), data(position), data(y));
   });
 }
 
 void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& tokens, std::int64_t seq,
-                        const Dropout& dropout, const Tensor& dword, const Tensor& dposition,
-                        bool accumulate) {
-  const auto args = check("embedding_backward", tokens, dword, dposition, seq, dropout, "dword");
+                        const Dropout& dropout, const Tensor& dword, const Tensor& dposition, bool accumulate,
+                        std::int64_t vocab) {
+  const auto args = check("embedding_backward", tokens, dword, dposition, seq, dropout, "dword", vocab);
   expect("embedding_backward", "dy", dy, DType::f32, {args.rows, args.hidden});
   launch(stream, [=] {
-    check_ids("embedding_backward", tokens, dword.dim(0));
+    check_ids("embedding_backward", tokens, vocab);
     SHOAL_PICK(embedding_backward)
-    (args, data(dy), data(dword), dword.dim(0), data(dposition), dposition.defined() ? dposition.dim(0) : 0,
+    (args, data(dy), dword.base<float>(), data(dposition), dposition.defined() ? dposition.dim(0) : 0,
      accumulate);
   });
 }

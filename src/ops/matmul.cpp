@@ -15,22 +15,25 @@ std::int64_t pieces_of(const char* op, const char* what, const Tensor& t) {
 }
 
 // t is [pieces, rows, cols], or [rows, cols]: shared by all pieces, where that is allowed. Its step between
-// pieces.
+// pieces, which may lie apart.
 std::int64_t check(const char* op, const char* what, const Tensor& t, std::int64_t pieces, std::int64_t rows,
                    std::int64_t cols, bool shareable = true) {
   if (t.defined() && t.shape().rank() == 2 && (shareable || pieces == 1)) {
     expect(op, what, t, DType::f32, {rows, cols});
     return 0;
   }
-  expect(op, what, t, DType::f32, {pieces, rows, cols});
-  return rows * cols;
+  expect_pieces(op, what, t, DType::f32, {pieces, rows, cols});
+  return t.leading_stride();
 }
 
-void check_bias(const char* op, const char* what, const Tensor& bias, std::int64_t pieces, std::int64_t n) {
-  if (bias.defined() && bias.shape().rank() == 1 && pieces == 1)
+std::int64_t check_bias(const char* op, const char* what, const Tensor& bias, std::int64_t pieces,
+                        std::int64_t n) {
+  if (bias.defined() && bias.shape().rank() == 1 && pieces == 1) {
     expect(op, what, bias, DType::f32, {n});
-  else
-    expect(op, what, bias, DType::f32, {pieces, n});
+    return 0;
+  }
+  expect_pieces(op, what, bias, DType::f32, {pieces, n});
+  return bias.leading_stride();
 }
 
 // Runs args on tensors that stay alive until it is done.
@@ -54,19 +57,20 @@ void forward(const char* op, const Stream& stream, const Tensor& x, const Tensor
   g.n = y.dim(-1);
   pieces_of(op, "x", x);
   g.k = x.dim(-1);
-  check(op, "y", y, g.pieces, g.m, g.n, false);
+  g.c_piece = check(op, "y", y, g.pieces, g.m, g.n, false);
   g.a_piece = check(op, "x", x, g.pieces, g.m, g.k);
   g.b_piece = check(op, "w", w, g.pieces, g.n, g.k);
   g.transpose_b = true;
-  g.a = x.as<float>();
-  g.b = w.as<float>();
-  g.c = y.as<float>();
+  g.a = x.base<float>();
+  g.b = w.base<float>();
+  g.c = y.base<float>();
   if (bias.defined()) {
-    check_bias(op, "bias", bias, g.pieces, g.n);
-    g.bias = bias.as<float>();
+    g.bias_piece = check_bias(op, "bias", bias, g.pieces, g.n);
+    g.bias = bias.base<float>();
   }
   if (a.defined()) {
     expect(op, "a", a, DType::f32, y.shape());
+    y.require_dense();
     g.gelu_out = a.as<float>();
   }
   run(op, stream, g, x, w, bias, y, a);
@@ -80,15 +84,16 @@ void backward_input(const char* op, const Stream& stream, const Tensor& dy, cons
   g.n = dx.dim(-1);
   pieces_of(op, "dy", dy);
   g.k = dy.dim(-1);
-  check(op, "dx", dx, g.pieces, g.m, g.n, false);
+  g.c_piece = check(op, "dx", dx, g.pieces, g.m, g.n, false);
   g.a_piece = check(op, "dy", dy, g.pieces, g.m, g.k);
   g.b_piece = check(op, "w", w, g.pieces, g.k, g.n);
   g.accumulate = accumulate;
-  g.a = dy.as<float>();
-  g.b = w.as<float>();
-  g.c = dx.as<float>();
+  g.a = dy.base<float>();
+  g.b = w.base<float>();
+  g.c = dx.base<float>();
   if (y.defined()) {
     expect(op, "y", y, DType::f32, dx.shape());
+    dx.require_dense();
     g.gelu_input = y.as<float>();
   }
   run(op, stream, g, dy, w, y, dx);
@@ -127,7 +132,7 @@ void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor&
   g.n = dw.dim(-1);
   pieces_of(op, "x", x);
   g.k = x.dim(-2);
-  check(op, "dw", dw, g.pieces, g.m, g.n, false);
+  g.c_piece = check(op, "dw", dw, g.pieces, g.m, g.n, false);
   g.a_piece = check(op, "dy", dy, g.pieces, g.k, g.m);
   g.b_piece = check(op, "x", x, g.pieces, g.k, g.n);
   if (g.pieces > 1 && g.a_piece == 0 && g.b_piece == 0 && x.shape().rank() == 2 && dy.shape().rank() == 2)
@@ -135,9 +140,9 @@ void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor&
                                  dy.str(), g.pieces, dw.str()));
   g.transpose_a = true;
   g.accumulate = accumulate;
-  g.a = dy.as<float>();
-  g.b = x.as<float>();
-  g.c = dw.as<float>();
+  g.a = dy.base<float>();
+  g.b = x.base<float>();
+  g.c = dw.base<float>();
   run(op, stream, g, x, dy, dw);
 }
 
@@ -151,23 +156,24 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
   g.transpose_a = options.transpose_a;
   g.transpose_b = options.transpose_b;
   g.accumulate = options.accumulate;
-  check("matmul", "c", c, g.pieces, g.m, g.n, false);
+  g.c_piece = check("matmul", "c", c, g.pieces, g.m, g.n, false);
   g.a_piece = options.transpose_a ? check("matmul", "a", a, g.pieces, g.k, g.m)
                                   : check("matmul", "a", a, g.pieces, g.m, g.k);
   g.b_piece = options.transpose_b ? check("matmul", "b", b, g.pieces, g.n, g.k)
                                   : check("matmul", "b", b, g.pieces, g.k, g.n);
-  g.a = a.as<float>();
-  g.b = b.as<float>();
-  g.c = c.as<float>();
+  g.a = a.base<float>();
+  g.b = b.base<float>();
+  g.c = c.base<float>();
   run("matmul", stream, g, a, b, c);
 }
 
 void bias_backward(const Stream& stream, const Tensor& dy, const Tensor& db, bool accumulate) {
   const std::int64_t pieces = pieces_of("bias_backward", "dy", dy), m = dy.dim(-2), n = dy.dim(-1);
   dy.require(DType::f32);
-  check_bias("bias_backward", "db", db, pieces, n);
+  dy.require_dense();
+  const std::int64_t db_piece = check_bias("bias_backward", "db", db, pieces, n);
   launch(stream, [=] {
-    SHOAL_PICK(bias_backward)(dy.as<float>(), db.as<float>(), pieces, m, n, accumulate);
+    SHOAL_PICK(bias_backward)(dy.as<float>(), db.base<float>(), db_piece, pieces, m, n, accumulate);
   });
 }
 

@@ -28,15 +28,19 @@ void check_divides(const LogicalTensor& t, const char* what, std::int64_t n, std
 
 // Calls row(stored offset, logical offset, elements) for every dense run of the tensor's boxes.
 template <class F>
-void for_each_run(const Placement& placement, int tensor, F run) {
+void for_each_run(const Placement& placement, int tensor, std::int64_t piece_stride, F run) {
   if (tensor < 0 || tensor >= static_cast<int>(placement.logical.size()))
     throw ConfigError(
         fmt::format("logical tensor {} of a placement that has {}", tensor, placement.logical.size()));
+  if (piece_stride < 0) piece_stride = placement.piece_numel;
+  if (piece_stride < placement.piece_numel && placement.pieces.size() > 1)
+    throw ConfigError(fmt::format("{}: pieces of {} elements that begin {} apart",
+                                  placement.logical[tensor].name, placement.piece_numel, piece_stride));
   const std::int64_t width = column_count(placement.logical[tensor]);
   for (std::size_t p = 0; p < placement.pieces.size(); ++p) {
     for (const Placement::PieceBox& b : placement.pieces[p]) {
       if (b.tensor != tensor) continue;
-      const std::int64_t stored = static_cast<std::int64_t>(p) * placement.piece_numel + b.offset;
+      const std::int64_t stored = static_cast<std::int64_t>(p) * piece_stride + b.offset;
       if (b.box.cols == width) {  // rows are contiguous on both sides
         run(stored, b.box.row * width, b.box.rows * width);
         continue;
@@ -115,14 +119,16 @@ Placement Placement::fused_rows(std::vector<LogicalTensor> tensors, std::int64_t
   return placement;
 }
 
-void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical) {
-  for_each_run(placement, tensor, [&](std::int64_t s, std::int64_t l, std::int64_t n) {
+void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical,
+                    std::int64_t piece_stride) {
+  for_each_run(placement, tensor, piece_stride, [&](std::int64_t s, std::int64_t l, std::int64_t n) {
     if (n > 0) std::memcpy(logical + l, stored + s, n * sizeof(float));
   });
 }
 
-void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored) {
-  for_each_run(placement, tensor, [&](std::int64_t s, std::int64_t l, std::int64_t n) {
+void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored,
+                     std::int64_t piece_stride) {
+  for_each_run(placement, tensor, piece_stride, [&](std::int64_t s, std::int64_t l, std::int64_t n) {
     if (n > 0) std::memcpy(stored + s, logical + l, n * sizeof(float));
   });
 }

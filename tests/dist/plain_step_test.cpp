@@ -104,9 +104,14 @@ void run(const std::shared_ptr<Communicator>& comm, const models::ModelConfig& c
     engine.publish();
   }
   for (const nn::Parameter* p : model->parameters())
-    EXPECT_EQ(std::memcmp(p->value.as<float>(), reference.model.values.at(p->name).data(), p->value.nbytes()),
-              0)
-        << p->name << " after " << steps << " steps, rank " << comm->rank() << " of " << comm->size();
+    for (std::int64_t k = 0; k < p->pieces(); ++k) {
+      const Tensor piece = p->value.select(k);
+      EXPECT_EQ(std::memcmp(piece.as<float>(), &reference.model.values.at(p->name)[k * piece.numel()],
+                            piece.nbytes()),
+                0)
+          << p->name << ", piece " << k << ", after " << steps << " steps, rank " << comm->rank() << " of "
+          << comm->size();
+    }
 }
 
 class PlainStep : public testing::TestWithParam<std::tuple<models::ModelType, int>> {};
@@ -131,7 +136,7 @@ TEST_P(PlainStep, EveryRankCountAndStageHasItsBits) {
 
 INSTANTIATE_TEST_SUITE_P(Models, PlainStep,
                          testing::Combine(testing::Values(models::ModelType::gpt, models::ModelType::llama),
-                                          testing::Values(1)));
+                                          testing::Values(1, 4)));
 
 }  // namespace
 }  // namespace shoal

@@ -13,7 +13,8 @@ enum class ParameterKind : unsigned char { matrix, embedding, norm, bias };  // 
 
 // The tensors are views into flat buffers that the bucket engine or the optimizer-state manager owns; a model
 // is built without memory and gets it when it is bound (parallel/data). value is stored piece-major,
-// [pieces, ...]; its names, shapes and padding in the logical model are in the placement.
+// [pieces, ...], and the bucket engine pads each piece to a multiple of 256 elements, so that pieces may lie apart
+// (Tensor::leading_stride) and never touch each other's padding; its names, shapes and padding in the logical model are in the placement.
 //
 // A gradient has one accumulator for each `part`: the T token shards of a norm or row-parallel bias, or the two
 // uses of a tied embedding (R5 d, e). A part is a gradient of the whole stored tensor; after the reduction over

@@ -6,13 +6,15 @@
 
 namespace shoal::ops {
 
-// y[t] = word[tokens[t]] (+ position[t % seq]), then dropout.  tokens i32 [M]; word [V, H]; position [>= seq, H] or
-// undefined; y [M, H]. Throws ShapeError naming the first token id outside [0, V).
+// y[t] = word[tokens[t]] (+ position[t % seq]), then dropout.  tokens i32 [M]; word [V, H], or its rows in pieces,
+// [P, V / P, H], which may lie apart; position [>= seq, H] or undefined; y [M, H]. Rows at or beyond `vocab` are
+// padding (0: there are none). Throws ShapeError naming the first token id outside the vocabulary.
 void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& word, const Tensor& position,
-                       std::int64_t seq, const Dropout& dropout, const Tensor& y);
-// dword [V, H] (+)= sums over the tokens with that id, in ascending token order; dposition alike over samples.
-// dy is the gradient before the dropout's backward, which is applied here.
+                       std::int64_t seq, const Dropout& dropout, const Tensor& y, std::int64_t vocab = 0);
+// dword (+)= sums over the tokens with that id, in ascending token order (0 in padding rows); dposition alike over
+// samples. Shapes as above. dy is the gradient before the dropout's backward, which is applied here.
 void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& tokens, std::int64_t seq,
-                        const Dropout& dropout, const Tensor& dword, const Tensor& dposition, bool accumulate);
+                        const Dropout& dropout, const Tensor& dword, const Tensor& dposition, bool accumulate,
+                        std::int64_t vocab = 0);
 
 }  // namespace shoal::ops

@@ -1,7 +1,8 @@
 // Matrix products, linear layers and their gradients, over piece-major tensors.
 //
 // P is the number of pieces a tensor is split in (docs/numerics.md, R2). An operand of rank 2 is shared by all
-// pieces; a result of rank 2 needs P = 1. FP32. A product is made of calls whose shapes are functions of
+// pieces; a result of rank 2 needs P = 1. Pieces of weights, biases and their gradients may lie apart
+// (Tensor::leading_stride), which changes no bit. FP32. A product is made of calls whose shapes are functions of
 // (M, N, K) alone, each on one thread, so bits depend neither on the thread count nor on who owns a piece.
 #pragma once
 #include "shoal/core/tensor.hpp"
@@ -9,7 +10,8 @@
 namespace shoal::ops {
 
 // Y[p] = X[p] W[p]^T (+ bias[p]).   x [P, M, K] or [M, K]; w [P, N, K]; bias [P, N] or undefined; y [P, M, N].
-void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y);
 // As above, and a = gelu_tanh(y). Both are written.
 void linear_gelu_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
                          const Tensor& y, const Tensor& a);
@@ -32,6 +34,7 @@ void tree_sum(const Stream& stream, const Tensor& x, const Tensor& y);
 struct MatmulOptions {
   bool transpose_a = false, transpose_b = false, accumulate = false;
 };
-void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options = {});
+void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c,
+            MatmulOptions options = {});
 
 }  // namespace shoal::ops

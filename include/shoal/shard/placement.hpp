@@ -21,36 +21,40 @@ struct Box {
 // tensor that it fills. A fused parameter has several.
 struct LogicalTensor {
   std::string name;
-  Shape shape;                           // logical: unpadded, row-major; rank 1 or 2
+  Shape shape;  // logical: unpadded, row-major; rank 1 or 2
 };
 
 struct Placement {
-  std::vector<LogicalTensor> logical;    // usually one; [q, k, v] for a fused projection
+  std::vector<LogicalTensor> logical;  // usually one; [q, k, v] for a fused projection
   // pieces[p] lists the boxes stored one after another (each dense, row-major) in local piece p; `tensor`
   // says of which logical tensor. Stored elements that no box covers are padding, always zero.
   struct PieceBox {
     int tensor = 0;
     Box box;
-    std::int64_t offset = 0;             // elements from the start of the piece
+    std::int64_t offset = 0;  // elements from the start of the piece
   };
   std::vector<std::vector<PieceBox>> pieces;
-  std::int64_t piece_numel = 0;          // stored elements of one piece
+  std::int64_t piece_numel = 0;  // stored elements of one piece
   // The axes over which a gradient is a partial sum, innermost first: "token_shard", "use", "data".
   std::vector<std::string> partial_axes;
 
   static Placement whole(std::string name, const Shape& shape);  // one piece, one box
   // Splits dimension 0 (rows) or 1 (columns) of one tensor into `pieces`; dimension 0 may be padded at its end.
   // All throw ConfigError, naming tensor, shape and pieces, where these do not divide.
-  static Placement rows(std::string name, const Shape& shape, std::int64_t pieces, std::int64_t padded_rows = -1);
+  static Placement rows(std::string name, const Shape& shape, std::int64_t pieces,
+                        std::int64_t padded_rows = -1);
   static Placement columns(std::string name, const Shape& shape, std::int64_t pieces);
   // Several tensors with equal column counts, each split by rows into `pieces`, fused inside a piece in order.
   static Placement fused_rows(std::vector<LogicalTensor> tensors, std::int64_t pieces);
 };
 
 // Copies FP32 between the stored pieces and one logical tensor (row-major, unpadded). Host memory. Only what
-// the tensor's boxes cover is touched: padding and other tensors of a fused piece stay as they are. Throws
-// ConfigError when the placement has no such tensor.
-void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical);
-void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored);
+// the tensor's boxes cover is touched: padding and other tensors of a fused piece stay as they are. Pieces begin
+// piece_stride elements apart (Tensor::leading_stride), or lie one after another where it is not given. Throws
+// ConfigError when the placement has no such tensor, or pieces would overlap.
+void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical,
+                    std::int64_t piece_stride = -1);
+void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored,
+                     std::int64_t piece_stride = -1);
 
 }  // namespace shoal::shard

@@ -49,9 +49,11 @@ struct BucketEngine::Impl final : nn::GradientSink {
   std::vector<std::int64_t> outstanding;    // by bucket
   std::vector<Work> works;
 
-  Tensor part(int slot, std::int64_t parameter, std::int64_t k) const {
-    const std::int64_t first = plan.part_offset(parameter, k);
-    return slots[slot].slice(first, first + flat.parameters[parameter]->numel());
+  // Parameter p as it lies in `buffer` from `first` on: every piece padded to whole chunks (R8).
+  Tensor stored(const Tensor& buffer, std::int64_t first, std::int64_t p) const {
+    const Shape& shape = flat.parameters[p]->shape;
+    return buffer.slice(first, first + plan.padded[p])
+        .view(shape, shard::round_up(shape.tail().numel(), shard::chunk));
   }
   Tensor range(int slot, shard::Range r) const { return slots[slot].slice(r.first, r.last); }
 
@@ -60,15 +62,14 @@ struct BucketEngine::Impl final : nn::GradientSink {
       nn::Parameter& parameter = *flat.parameters[p];
       parameter.grad.resize(parameter.parts);
       for (std::int64_t k = 0; k < parameter.parts; ++k)
-        parameter.grad[k] = part(slot, p, k).view(parameter.shape);
+        parameter.grad[k] = stored(slots[slot], plan.part_offset(p, k), p);
     }
   }
 
   void bind_values() {
     for (std::size_t p = 0; p < flat.parameters.size(); ++p) {
       nn::Parameter& parameter = *flat.parameters[p];
-      const std::int64_t first = plan.value_offset[p];
-      const Tensor value = storage.slice(first, first + parameter.numel()).view(parameter.shape);
+      const Tensor value = stored(storage, plan.value_offset[p], p);
       if (parameter.value.defined()) copy(stream, parameter.value, value);
       parameter.value = value;
     }

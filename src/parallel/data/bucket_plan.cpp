@@ -36,12 +36,6 @@ void check_parameters(const std::vector<nn::Parameter*>& parameters) {
       throw ConfigError(fmt::format("parameter {} has {} parts: expected 1 or more", p->name, p->parts));
     if (p->shape.rank() < 1)
       throw ConfigError(fmt::format("parameter {} has shape []: expected [pieces, ...]", p->name));
-    // A Tensor is contiguous: pieces can only lie 256 elements apart where they are multiples of that.
-    const std::int64_t piece = p->shape.tail().numel();
-    if (p->pieces() > 1 && piece % shard::chunk != 0)
-      throw ConfigError(
-          fmt::format("parameter {} has {} pieces of {} elements: expected a multiple of {} (padded pieces)",
-                      p->name, p->pieces(), piece, shard::chunk));
   }
 }
 

@@ -141,8 +141,12 @@ py::array export_array(const Tensor& tensor) {
     throw DeviceError(fmt::format("{} is not in the host's memory", tensor.str()));
   std::vector<py::ssize_t> shape;
   for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.shape()[i]);
+  std::vector<py::ssize_t> strides(shape.size());  // bytes
+  for (std::size_t i = strides.size(), n = size_of(tensor.dtype()); i-- > 0; n *= shape[i])
+    strides[i] = static_cast<py::ssize_t>(n);
+  if (!tensor.is_dense()) strides[0] = tensor.leading_stride() * size_of(tensor.dtype());
   py::capsule keeper(new Tensor(tensor), [](void* p) { delete static_cast<Tensor*>(p); });
-  return py::array(py::dtype(type), shape, tensor.data(), keeper);
+  return py::array(py::dtype(type), shape, strides, tensor.data(), keeper);
 }
 
 }  // namespace shoal::python

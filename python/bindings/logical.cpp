@@ -14,7 +14,8 @@ namespace {
 py::array_t<float> gather(const nn::Parameter& p, int tensor, const Tensor& stored) {
   const Shape& shape = p.placement.logical[static_cast<std::size_t>(tensor)].shape;
   py::array_t<float> out(std::vector<py::ssize_t>(shape.begin(), shape.end()));
-  shard::gather_logical(p.placement, tensor, stored.as<float>(), out.mutable_data());
+  shard::gather_logical(p.placement, tensor, stored.base<float>(), out.mutable_data(),
+                        stored.leading_stride());
   return out;
 }
 
@@ -68,7 +69,8 @@ void set_parameters(const std::vector<nn::Parameter*>& parameters, const py::dic
   }
   for (const auto& [name, tensor] : given) {
     const auto& [p, index] = places[name];
-    shard::scatter_logical(p->placement, index, tensor.as<float>(), p->value.as<float>());
+    shard::scatter_logical(p->placement, index, tensor.as<float>(), p->value.base<float>(),
+                           p->value.leading_stride());
   }
 }
 

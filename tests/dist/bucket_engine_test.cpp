@@ -78,7 +78,8 @@ void expect_sums(int ranks, const BucketOptions& options, bool exact) {
       engine.publish();
       for (std::size_t p = 0; p < parameters.size(); ++p)
         for (std::int64_t i = 0; i < parameters[p].numel(); ++i)
-          ASSERT_EQ(parameters[p].value.as<float>()[i], static_cast<float>(1000000 * step + 100000 * p + i))
+          ASSERT_EQ(test::element(parameters[p].value, i),
+                    static_cast<float>(1000000 * step + 100000 * p + i))
               << "rank " << comm->rank() << ": " << parameters[p].name << "[" << i << "]";
     }
     comm->barrier();

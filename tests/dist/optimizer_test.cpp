@@ -32,7 +32,8 @@ Result train(int ranks, const BucketOptions& options) {
     const Stream stream = Stream::create({DeviceType::cpu, 0});
     BucketEngine engine(parameters.list(), comm, options, stream);
     for (std::size_t p = 0; p < parameters.size(); ++p)
-      std::fill_n(parameters[p].value.as<float>(), parameters[p].numel(), 0.1f * static_cast<float>(p + 1));
+      for (std::int64_t i = 0; i < parameters[p].numel(); ++i)
+        test::element(parameters[p].value, i) = 0.1f * static_cast<float>(p + 1);
     auto optimizer = make_optimizer({}, engine.flat(), stream);
     Result& result = results[comm->rank()];
     for (std::uint64_t step = 0; step < 3; ++step) {

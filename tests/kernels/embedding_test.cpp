@@ -5,6 +5,7 @@
 #include "kernels/cpu/embedding.hpp"
 #include "shoal/core/error.hpp"
 #include "src/ops/dropout_args.hpp"
+#include "support/expect_message.hpp"
 #include "support/reference.hpp"
 
 namespace shoal {
@@ -126,12 +127,12 @@ TEST(Embedding, BitsDoNotDependOnThreadsInstructionSetOrMicrobatch) {
   check(runs[2]);
   const auto forwards = SHOAL_ALL_ISAS(embedding_forward);
   const auto backwards = SHOAL_ALL_ISAS(embedding_backward);
-  const kernels::EmbeddingArgs args{tokens.as<std::int32_t>(), rows, hidden, seq,
+  const kernels::EmbeddingArgs args{tokens.as<std::int32_t>(),         rows, hidden, seq, 1, vocab, 0,
                                     ops::dropout_args(d, seq * hidden)};
   for (std::size_t k = 0; k < forwards.size(); ++k) {
     const Result r = result();
     forwards[k](args, word.as<float>(), position.as<float>(), r.y.as<float>());
-    backwards[k](args, dy.as<float>(), r.dword.as<float>(), vocab, r.dposition.as<float>(), seq, false);
+    backwards[k](args, dy.as<float>(), r.dword.as<float>(), r.dposition.as<float>(), seq, false);
     check(r);
   }
   const Result parts = result();
@@ -144,6 +145,42 @@ TEST(Embedding, BitsDoNotDependOnThreadsInstructionSetOrMicrobatch) {
                             j > 0);
   }
   check(parts);
+}
+
+// The vocabulary in pieces of rows that lie apart, its last rows being padding.
+TEST(Embedding, PiecesThatLieApartGiveTheSameBits) {
+  const Stream s = Stream::create({});
+  Random random;
+  const std::int64_t vocab = 31, pieces = 3, rows = 11, hidden = 37, stride = rows * hidden + 9,
+                     tokens_n = 200;
+  const Tensor tokens = random_tokens(s, tokens_n, vocab, random);
+  tokens.as<std::int32_t>()[0] = vocab - 1;
+  const Tensor word = random_tensor(s, {vocab, hidden}, random),
+               dy = random_tensor(s, {tokens_n, hidden}, random);
+  const Tensor y = filled(s, {tokens_n, hidden}, 0), y2 = filled(s, y.shape(), 0),
+               dword = filled(s, word.shape(), 0);
+  const Tensor padded = filled(s, {pieces * rows, hidden}, NAN), flat = filled(s, {pieces * stride}, NAN);
+  const Tensor apart = flat.view({pieces, rows, hidden}, stride);
+  copy(s, word, padded.slice(0, vocab));
+  copy(s, padded, apart);
+  ops::embedding_forward(s, tokens, word, {}, 20, {}, y);
+  ops::embedding_forward(s, tokens, apart, {}, 20, {}, y2, vocab);
+  EXPECT_TRUE(same_bits(y, y2));
+  copy(s, filled(s, flat.shape(), 5), flat);
+  for (bool accumulate : {false, true}) {
+    ops::embedding_backward(s, dy, tokens, 20, {}, dword, {}, accumulate);
+    ops::embedding_backward(s, dy, tokens, 20, {}, apart, {}, accumulate, vocab);
+  }
+  copy(s, apart, padded);
+  EXPECT_TRUE(same_bits(padded.slice(0, vocab), dword));
+  for (std::int64_t i = vocab * hidden; i < padded.numel(); ++i) ASSERT_EQ(padded.as<float>()[i], 0.0f);
+  for (std::int64_t p = 0; p < pieces; ++p)
+    for (std::int64_t i = rows * hidden; i < stride; ++i) ASSERT_EQ(flat.as<float>()[p * stride + i], 5.0f);
+  tokens.as<std::int32_t>()[3] = vocab;  // a row of padding
+  EXPECT_MESSAGE(ops::embedding_forward(s, tokens, apart, {}, 20, {}, y, vocab), ShapeError,
+                 "token 3 has id 31, outside the vocabulary [0, 31)");
+  EXPECT_MESSAGE(ops::embedding_forward(s, tokens, apart, {}, 20, {}, y, 34), ShapeError,
+                 "a vocabulary of 34 in word f32[3, 11, 37] (stride 416)");
 }
 
 TEST(Embedding, NamesTheFirstBadIdBeforeAnyWork) {

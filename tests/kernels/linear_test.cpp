@@ -206,6 +206,56 @@ TEST_F(Linear, BitsDoNotDependOnTheThreadCount) {
       EXPECT_TRUE(same_bits(runs[r][i], runs[0][i])) << r << " " << i;
 }
 
+// Pieces of parameters and of their gradients may lie apart: the same bits, and the gaps stay as they are.
+TEST_F(Linear, PiecesThatLieApartGiveTheSameBits) {
+  const I p = 3, m = 70, n = 33, k = 20;
+  const auto apart = [&](const Tensor& t, float gap) {
+    const I stride = t.leading_stride() + 13;
+    const Tensor r = filled(s, {p * stride}, gap).view(t.shape(), stride);
+    copy(s, t, r);
+    return r;
+  };
+  const auto expect_gaps = [&](const Tensor& t, float gap) {
+    for (I i = 0; i + 1 < p; ++i)
+      for (I j = t.leading_stride() - 13; j < t.leading_stride(); ++j)
+        ASSERT_EQ(t.base<float>()[i * t.leading_stride() + j], gap);
+  };
+  const Tensor x = random_tensor(s, {m, k}, random), w = random_tensor(s, {p, n, k}, random);
+  const Tensor bias = random_tensor(s, {p, n}, random), dy = random_tensor(s, {p, m, n}, random);
+  const Tensor u = random_tensor(s, {p, m, k}, random);
+  std::vector<std::vector<Tensor>> runs;
+  for (bool gaps : {false, true}) {
+    const Tensor weight = gaps ? apart(w, NAN) : w, b = gaps ? apart(bias, NAN) : bias;
+    const Tensor y = filled(s, {p, m, n}, 0), a = clone(s, y), dx = filled(s, {p, m, k}, 0);
+    const Tensor dx_gelu = clone(s, dx), zero = filled(s, {p, n, k}, 0), dw = gaps ? apart(zero, 5) : zero;
+    const Tensor none = filled(s, {p, n}, 0), db = gaps ? apart(none, 6) : none;
+    ops::linear_gelu_forward(s, x, weight, b, y, a);
+    ops::linear_backward_input(s, dy, weight, dx);
+    ops::linear_gelu_backward_input(s, dy, weight, u, dx_gelu);
+    for (bool accumulate : {false, true}) {
+      ops::linear_backward_weight(s, x, dy, dw, accumulate);
+      ops::bias_backward(s, dy, db, accumulate);
+    }
+    if (gaps) {
+      expect_gaps(dw, 5);
+      expect_gaps(db, 6);
+    }
+    const Tensor dw_dense = filled(s, dw.shape(), 0), db_dense = filled(s, db.shape(), 0);
+    copy(s, dw, dw_dense);
+    copy(s, db, db_dense);
+    runs.push_back({y, a, dx, dx_gelu, dw_dense, db_dense});
+  }
+  for (std::size_t i = 0; i < runs[0].size(); ++i) EXPECT_TRUE(same_bits(runs[1][i], runs[0][i])) << i;
+
+  const Tensor y = filled(s, {p, m, n}, 0);
+  EXPECT_MESSAGE(ops::bias_backward(s, apart(dy, 0), bias, false), ShapeError, "without gaps");
+  EXPECT_MESSAGE(
+      ops::linear_gelu_forward(s, x, w, bias, y, apart(y, 0)), ShapeError,
+      "linear_gelu_forward: a: expected f32[3, 70, 33] without gaps, got f32[3, 70, 33] (stride 2323)");
+  EXPECT_MESSAGE(ops::linear_gelu_forward(s, x, w, bias, apart(y, 0), y), ShapeError, "without gaps");
+  EXPECT_MESSAGE(ops::tree_sum(s, apart(y, 0), y.select(0)), ShapeError, "without gaps");
+}
+
 TEST_F(Linear, ErrorsNameTheShapes) {
   const Tensor x = filled(s, {4, 3}, 1), w = filled(s, {5, 3}, 1), y = filled(s, {4, 5}, 0);
   EXPECT_MESSAGE(ops::linear_forward(s, x, filled(s, {5, 2}, 1), Tensor(), y), ShapeError,

@@ -37,10 +37,12 @@ void perturb(models::LanguageModel& model) {
   for (nn::Parameter* p : model.parameters())
     for (std::size_t i = 0; i < p->placement.logical.size(); ++i, ++index) {
       std::vector<float> logical(p->placement.logical[i].shape.numel());
-      shard::gather_logical(p->placement, static_cast<int>(i), p->value.as<float>(), logical.data());
+      shard::gather_logical(p->placement, static_cast<int>(i), p->value.base<float>(), logical.data(),
+                            p->value.leading_stride());
       const RandomKey key{3, Purpose::shuffle, 0, index};
       for (std::size_t e = 0; e < logical.size(); ++e) logical[e] += static_cast<float>(0.1 * key.normal(e));
-      shard::scatter_logical(p->placement, static_cast<int>(i), logical.data(), p->value.as<float>());
+      shard::scatter_logical(p->placement, static_cast<int>(i), logical.data(), p->value.base<float>(),
+                             p->value.leading_stride());
     }
 }
 

@@ -60,6 +60,16 @@ inline double total(const Tensor& loss) {
 
 using Named = std::map<std::string, std::vector<float>>;
 
+// A stored tensor, its pieces one after another.
+inline std::vector<float> dense(const Tensor& t) {
+  std::vector<float> all;
+  for (std::int64_t p = 0; p < t.dim(0); ++p) {
+    const Tensor piece = t.select(p);
+    all.insert(all.end(), piece.as<float>(), piece.as<float>() + piece.numel());
+  }
+  return all;
+}
+
 // `stored` picks a parameter's tensor: its value, or its gradient.
 template <class F>
 Named by_name(models::LanguageModel& model, F stored) {
@@ -76,16 +86,14 @@ Named by_name(models::LanguageModel& model, F stored) {
 }
 
 inline Named values_by_name(models::LanguageModel& model) {
-  return by_name(model, [](const nn::Parameter& p) {
-    return std::vector<float>(p.value.as<float>(), p.value.as<float>() + p.numel());
-  });
+  return by_name(model, [](const nn::Parameter& p) { return dense(p.value); });
 }
 
 // The parts summed by the tree, as the bucket engine does.
 inline Named gradients_by_name(models::LanguageModel& model) {
   return by_name(model, [](const nn::Parameter& p) {
     std::vector<std::vector<float>> parts;
-    for (const Tensor& g : p.grad) parts.emplace_back(g.as<float>(), g.as<float>() + p.numel());
+    for (const Tensor& g : p.grad) parts.push_back(dense(g));
     shard::tree_reduce(p.parts, [&](std::int64_t a, std::int64_t b) {
       for (std::int64_t i = 0; i < p.numel(); ++i) parts[a][i] += parts[b][i];
     });

@@ -12,6 +12,12 @@
 
 namespace shoal::test {
 
+// Element i of a stored tensor, counted without the padding between its pieces.
+inline float& element(const Tensor& t, std::int64_t i) {
+  const std::int64_t piece = t.shape().tail().numel();
+  return t.base<float>()[i / piece * t.leading_stride() + i % piece];
+}
+
 class Parameters {
  public:
   nn::Parameter& add(const std::string& name, nn::ParameterKind kind, const Shape& shape,
@@ -33,8 +39,8 @@ class Parameters {
   nn::Parameter& operator[](std::size_t i) const { return *owned_[i]; }
   std::size_t size() const { return owned_.size(); }
 
-  // Sizes that are multiples of nothing, several parts, several pieces, an empty tensor, one that is larger than a
-  // small bucket.
+  // Sizes that are multiples of nothing, several parts, several pieces (of 512 and of 300 elements), an empty tensor,
+  // one that is larger than a small bucket.
   static Parameters odd() {
     using enum nn::ParameterKind;
     Parameters p;
@@ -46,6 +52,7 @@ class Parameters {
     p.add("weight", matrix, {1, 37, 11});
     p.add("large", matrix, {1, 101, 97});
     p.add("last", norm, {1, 256}, 3);
+    p.add("padded", matrix, {3, 5, 60}, 2);
     return p;
   }
 
@@ -98,10 +105,10 @@ inline void backward(parallel::BucketEngine& engine, const Parameters& parameter
       nn::GradientSink* sink = engine.sink(s, microbatch == 1);
       for (std::size_t p = parameters.size(); p-- > 0;)
         for (std::int64_t k = 0; k < parameters[p].parts; ++k) {
-          float* g = parameters[p].grad[k].as<float>();
           for (std::int64_t i = 0; i < parameters[p].numel(); ++i) {
             const float x = leaf(engine.first_shard() + s, p, k, i);
-            g[i] = microbatch == 0 ? (leaf.exact ? x - 3.0f : 1e30f) : (leaf.exact ? g[i] + 3.0f : x);
+            float& g = element(parameters[p].grad[k], i);
+            g = microbatch == 0 ? (leaf.exact ? x - 3.0f : 1e30f) : (leaf.exact ? g + 3.0f : x);
           }
           if (sink) sink->ready(parameters[p], k);
         }

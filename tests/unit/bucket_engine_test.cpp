@@ -54,7 +54,7 @@ TEST(BucketEngine, MemoryIsPredictedExactly) {
               BucketEngine::value_bytes(parameters.list(), 1, options) +
                   BucketEngine::predicted_bytes(parameters.list(), 1, 0, options));
     // Exactly: chunks of the values, of the extra parts, and slots of the carry stack.
-    const std::int64_t values = 10 + 1 + 6 + 0 + 2 + 2 + 39 + 1, extra = 10 + 2 + 2 + 2;
+    const std::int64_t values = 10 + 1 + 6 + 0 + 2 + 2 + 39 + 1 + 6, extra = 10 + 2 + 2 + 2 + 6;
     const std::int64_t slots = shards == 1 ? 1 : shards == 2 ? 2 : 4;
     EXPECT_EQ(BucketEngine::value_bytes(parameters.list(), 1, options), values * 1024);
     EXPECT_EQ(BucketEngine::predicted_bytes(parameters.list(), 1, 0, options),
@@ -92,7 +92,7 @@ TEST(BucketPlan, BucketsCoverEverythingOnceAndDivideAmongRanks) {
           EXPECT_EQ(main_end, 0);
           EXPECT_EQ(extra_end, reproducible ? plan.storage : plan.slot_numel);
           EXPECT_LT(plan.storage - plan.layout.numel, shard::chunk * ranks);
-          EXPECT_EQ(plan.layout.numel, 61 * 256);  // whatever the ranks
+          EXPECT_EQ(plan.layout.numel, 67 * 256);  // whatever the ranks
         }
 }
 
@@ -138,8 +138,6 @@ TEST(BucketEngine, RefusesImpossibleOptionsAndParameters) {
   EXPECT_MESSAGE(make_plan(twice, 1, 0, {}), ConfigError, "weight is listed twice");
   Parameters bad;
   bad.add("qkv", nn::ParameterKind::bias, {3, 96});
-  EXPECT_MESSAGE(make_plan(bad.list(), 1, 0, {}), ConfigError, "qkv has 3 pieces of 96 elements");
-  bad[0].shape = {1, 96};
   bad[0].parts = 0;
   EXPECT_MESSAGE(make_plan(bad.list(), 1, 0, {}), ConfigError, "qkv has 0 parts");
 }

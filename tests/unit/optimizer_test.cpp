@@ -28,7 +28,7 @@ struct Fixture {
   void fill(F&& value_and_grad) {
     for (std::size_t p = 0; p < parameters.size(); ++p)
       for (std::int64_t i = 0; i < parameters[p].numel(); ++i)
-        value_and_grad(p, i, parameters[p].value.as<float>()[i], parameters[p].grad[0].as<float>()[i]);
+        value_and_grad(p, i, test::element(parameters[p].value, i), test::element(parameters[p].grad[0], i));
   }
 };
 

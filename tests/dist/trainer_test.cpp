@@ -126,6 +126,7 @@ TEST(Trainer, ThePredictedMemoryIsMeasured) {
            {1, {"reproducible.on=true", "reproducible.data=12"}},
            {2, {"reproducible.on=true", "reproducible.data=12", "parallel.zero=1"}},
            {1, {"model.type=llama", "reproducible.on=true", "reproducible.data=12"}},
+           {2, {"model.vocab=259", "reproducible.on=true", "reproducible.data=12", "reproducible.tensor=4"}},
            {1, {"model.layers=1", "train.global_batch=1", "model.hidden=256"}},
            {1, {"model.layers=6", "train.global_batch=24"}}}) {
     Items items = big;

@@ -23,7 +23,7 @@ SHOAL_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 // What follows the product, on rows x cols of C starting at `at`; every pass over C is in cache here.
 SHOAL_INLINE void epilogue(const MatmulArgs& g, int64_t piece, int64_t at, int64_t col, int64_t rows,
                            int64_t cols) {
-  if (!g.bias && !g.gelu_out && !g.gelu_input) return;
+  if (!g.bias && !g.gelu_out && !g.factor) return;
   const float* bias = g.bias ? g.bias + piece * g.bias_piece + col : nullptr;
   for (int64_t r = 0; r < rows; ++r, at += g.n)
     for (int64_t c = 0; c < cols; c += lanes) {
@@ -32,21 +32,22 @@ SHOAL_INLINE void epilogue(const MatmulArgs& g, int64_t piece, int64_t at, int64
       float* y = g.c + at + c;
       vf v = whole ? load(y) : load_partial(y, width);
       if (bias) v = v + (whole ? load(bias + c) : load_partial(bias + c, width));
-      if (g.gelu_input) {
-        const float* x = g.gelu_input + at + c;
-        v = v * vgelu_derivative(whole ? load(x) : load_partial(x, width));
+      if (g.factor) {
+        const float* x = g.factor + at + c;
+        v = v * (whole ? load(x) : load_partial(x, width));
       }
-      if (whole)
-        store(y, v);
-      else
-        store_partial(y, v, width);
       if (g.gelu_out) {
         const vf a = vgelu(v);
+        v = vgelu_derivative(v);  // shares a's sigmoid
         if (whole)
           store(g.gelu_out + at + c, a);
         else
           store_partial(g.gelu_out + at + c, a, width);
       }
+      if (whole)
+        store(y, v);
+      else
+        store_partial(y, v, width);
     }
 }
 

@@ -6,8 +6,8 @@ namespace shoal::kernels {
 // C[p] = op(A[p]) op(B[p]) (+ C[p]), op(A) [m, k], op(B) [k, n], all rows dense; then, while a tile is in
 // cache:
 //   bias:        C += bias[p][n]
-//   gelu_out:    gelu_out = gelu(C)
-//   gelu_input:  C *= gelu'(gelu_input)
+//   gelu_out:    gelu_out = gelu(C), C = gelu'(C)
+//   factor:      C *= factor
 struct MatmulArgs {
   std::int64_t pieces, m, n, k;
   bool transpose_a, transpose_b, accumulate;
@@ -20,7 +20,7 @@ struct MatmulArgs {
   const float* bias;  // n floats a piece
   std::int64_t bias_piece;
   float* gelu_out;  // this and the next lie like c
-  const float* gelu_input;
+  const float* factor;
 };
 
 }  // namespace shoal::kernels

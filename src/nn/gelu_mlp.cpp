@@ -1,4 +1,4 @@
-// What is saved, in order: x, the norm's statistics, h = norm(x), u = fc(h), a = gelu(u).
+// What is saved, in order: x, the norm's statistics, h = norm(x), slope = gelu'(fc(h)), a = gelu(fc(h)).
 // backward_input leaves in place of it: h, du, a, dz.
 #include <numeric>
 
@@ -26,11 +26,11 @@ Tensor GeluMlpBlock::forward(const Tensor& x, Saved& saved, const Microbatch& mb
   std::vector<Tensor>& t = saved.tensors;
   t.push_back(x);
   const Tensor h = norm_->forward(x, t, mb);
-  const Tensor u = mb.empty({fc_.pieces(), x.dim(0), fc_.piece_width()}), a = mb.empty(u.shape());
-  ops::linear_gelu_forward(mb.stream, h, fc_.weight(), fc_.bias(), u, a);
-  mb.observe("activation", config_.name, "fc", u);
+  const Tensor slope = mb.empty({fc_.pieces(), x.dim(0), fc_.piece_width()}), a = mb.empty(slope.shape());
+  ops::linear_gelu_forward(mb.stream, h, fc_.weight(), fc_.bias(), slope, a);
+  mb.observe("activation", config_.name, "gelu_slope", slope);
   mb.observe("activation", config_.name, "gelu", a);
-  for (const Tensor& saved_tensor : {h, u, a}) t.push_back(saved_tensor);
+  for (const Tensor& saved_tensor : {h, slope, a}) t.push_back(saved_tensor);
   Tensor y = proj_.forward(a, x, mb.dropout(config_.dropout, Purpose::dropout_ffn_out, config_.layer), mb);
   mb.observe("activation", config_.name, y);
   return y;
@@ -44,14 +44,14 @@ Tensor GeluMlpBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& mb,
     dz = mb.empty(dy.shape());
     ops::dropout_backward(mb.stream, dy, dropout, mb.seq, dz);
   }
-  Tensor h = saved.take(ih), u = saved.take(ih + 1), a = saved.take(ih + 2);
+  Tensor h = saved.take(ih), slope = saved.take(ih + 1), a = saved.take(ih + 2);
   if (weights) {
     proj_.backward_weight(a, dz, mb);
     a = {};
   }
-  Tensor du = mb.empty(u.shape());
-  ops::linear_gelu_backward_input(mb.stream, dz, proj_.weight(), u, du);
-  u = {};
+  Tensor du = mb.empty(slope.shape());
+  ops::linear_gelu_backward_input(mb.stream, dz, proj_.weight(), slope, du);
+  slope = {};
   mb.observe("gradient", config_.name, "fc", du);
   if (weights) {
     dz = {};

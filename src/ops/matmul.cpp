@@ -76,8 +76,8 @@ void forward(const char* op, const Stream& stream, const Tensor& x, const Tensor
   run(op, stream, g, x, w, bias, y, a);
 }
 
-void backward_input(const char* op, const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& y,
-                    const Tensor& dx, bool accumulate) {
+void backward_input(const char* op, const Stream& stream, const Tensor& dy, const Tensor& w,
+                    const Tensor& slope, const Tensor& dx, bool accumulate) {
   kernels::MatmulArgs g{};
   g.pieces = pieces_of(op, "dx", dx);
   g.m = dx.dim(-2);
@@ -91,12 +91,12 @@ void backward_input(const char* op, const Stream& stream, const Tensor& dy, cons
   g.a = dy.base<float>();
   g.b = w.base<float>();
   g.c = dx.base<float>();
-  if (y.defined()) {
-    expect(op, "y", y, DType::f32, dx.shape());
+  if (slope.defined()) {
+    expect(op, "slope", slope, DType::f32, dx.shape());
     dx.require_dense();
-    g.gelu_input = y.as<float>();
+    g.factor = slope.as<float>();
   }
-  run(op, stream, g, dy, w, y, dx);
+  run(op, stream, g, dy, w, slope, dx);
 }
 
 }  // namespace
@@ -107,9 +107,9 @@ void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, cons
 }
 
 void linear_gelu_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
-                         const Tensor& y, const Tensor& a) {
+                         const Tensor& slope, const Tensor& a) {
   pieces_of("linear_gelu_forward", "a", a);
-  forward("linear_gelu_forward", stream, x, w, bias, y, a);
+  forward("linear_gelu_forward", stream, x, w, bias, slope, a);
 }
 
 void linear_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& dx,
@@ -117,10 +117,10 @@ void linear_backward_input(const Stream& stream, const Tensor& dy, const Tensor&
   backward_input("linear_backward_input", stream, dy, w, Tensor(), dx, accumulate);
 }
 
-void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& y,
+void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& slope,
                                 const Tensor& dx) {
-  pieces_of("linear_gelu_backward_input", "y", y);
-  backward_input("linear_gelu_backward_input", stream, dy, w, y, dx, false);
+  pieces_of("linear_gelu_backward_input", "slope", slope);
+  backward_input("linear_gelu_backward_input", stream, dy, w, slope, dx, false);
 }
 
 void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dw,

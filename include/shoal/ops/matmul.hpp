@@ -12,14 +12,15 @@ namespace shoal::ops {
 // Y[p] = X[p] W[p]^T (+ bias[p]).   x [P, M, K] or [M, K]; w [P, N, K]; bias [P, N] or undefined; y [P, M, N].
 void linear_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
                     const Tensor& y);
-// As above, and a = gelu_tanh(y). Both are written.
+// With u = X W^T (+ bias) as above: a = gelu_tanh(u), and slope = gelu_tanh'(u), which is all that the backward pass
+// needs of u (the two share their sigmoid). Both are written, [P, M, N].
 void linear_gelu_forward(const Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias,
-                         const Tensor& y, const Tensor& a);
+                         const Tensor& slope, const Tensor& a);
 // dX[p] = dY[p] W[p].   dy [P, M, N] or [M, N]; w [P, N, K]; dx [P, M, K].  accumulate: dx += ...
 void linear_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& dx,
                            bool accumulate = false);
-// dX[p] = (dY[p] W[p]) * gelu_tanh'(y[p]), y [P, M, K] being what linear_gelu_forward wrote.
-void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& y,
+// dX[p] = (dY[p] W[p]) * slope[p], slope [P, M, K] being what linear_gelu_forward wrote.
+void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Tensor& w, const Tensor& slope,
                                 const Tensor& dx);
 // dW[p] (+)= dY[p]^T X[p].   x and dy as above, at least one of rank 3 unless P = 1; dw [P, N, K].
 void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dw,

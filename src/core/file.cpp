@@ -20,7 +20,7 @@ MappedFile::MappedFile(const std::string& path, Raise raise) : path_(path) {
   const auto fail = [&](const char* what) {
     raise(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
   };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not be waited for
   if (fd < 0) fail("cannot be opened");
   struct Close {
     int fd;
@@ -57,8 +57,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 AtomicFile::AtomicFile(std::string path, Raise raise) : path_(std::move(path)), raise_(raise) {
   static std::atomic<unsigned> counter{0};
   temporary_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), counter++);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path_, ignored)) {
+  // A rename would put a file in the place of a folder's, device's or pipe's name.
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (!S_ISDIR(info.st_mode))
+      raise_(
+          fmt::format("{}: cannot be written: is a device, pipe or socket, expected a regular file", path_));
     errno = EISDIR;
     fail("cannot be written");
   }

@@ -144,7 +144,15 @@ TokenFile open_tokens(const std::string& path) {
   if (path.ends_with(".tok")) return TokenFile::packed(path);
   const MappedFile file(path, raise<DataError>);
   const bool packed = file.size() >= 4 && std::memcmp(file.data(), magic, 4) == 0;
-  return packed ? TokenFile::packed(path) : TokenFile::text(path);
+  if (packed) return TokenFile::packed(path);
+  // Ids in a file of another program, a header that is damaged: bytes, but no text has a zero among them.
+  const std::size_t seen = std::min<std::size_t>(file.size(), 1 << 16);
+  if (const void* zero = seen > 0 ? std::memchr(file.data(), 0, seen) : nullptr)
+    throw DataError(fmt::format(
+        "{}: at offset {}: a zero byte: expected text, or a packed token file (which begins with "
+        "{}); shoal data pack makes one of any bytes",
+        path, static_cast<const std::byte*>(zero) - file.data(), hex_bytes(magic, sizeof(magic))));
+  return TokenFile::text(path);
 }
 
 }  // namespace shoal::data

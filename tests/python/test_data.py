@@ -26,10 +26,10 @@ def test_pack_and_read(packed):
 
 
 def test_text_is_bytes(tmp_path):
-    (tmp_path / "t.txt").write_bytes(b"\x00ab\xff")
+    (tmp_path / "t.txt").write_bytes(b"\x01ab\xff")
     text = shoal.data.open(tmp_path / "t.txt")
     assert not text.packed
-    assert text[:].tolist() == [0, 97, 98, 255]
+    assert text[:].tolist() == [1, 97, 98, 255]
 
 
 def test_errors(packed, tmp_path):

@@ -223,7 +223,10 @@ TEST(OpenTokens, TextIsBytesAndDamagedFilesAreNotText) {
   damaged[1] = 's';
   EXPECT_MESSAGE(open_tokens(dir.write("a.tok", damaged)), DataError, "magic");
   EXPECT_MESSAGE(open_tokens(dir.write("b.tok", "some text")), DataError, "magic");
-  EXPECT_FALSE(open_tokens(dir.write("b.text", damaged)).is_packed());
+  // A zero byte is no text: a header without its beginning, or ids of two bytes in another program's file.
+  EXPECT_MESSAGE(open_tokens(dir.write("b.text", damaged)), DataError,
+                 "b.text: at offset 9: a zero byte: expected text, or a packed token file");
+  EXPECT_MESSAGE(open_tokens(dir.write("ids.bin", std::string("a\0b\0", 4))), DataError, "at offset 1");
 }
 
 TEST(OpenTokens, FindsTheFirstIdThatIsTooLarge) {

@@ -56,7 +56,8 @@ class TokenFile {
 };
 
 // Opens either kind. A file is taken as packed when it begins with the first four bytes of the magic or is
-// named *.tok (so a damaged packed file is an error, never text); anything else is text.
+// named *.tok (so a damaged packed file is an error, never text); anything else is text, which
+// has no zero byte (in its first 65536).
 TokenFile open_tokens(const std::string& path);
 
 // Writes a token file, in parts; nothing is at `path` before finish(), and a whole file after it.

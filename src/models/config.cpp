@@ -65,8 +65,9 @@ ModelConfig ModelConfig::resolved() const {
     throw ConfigError(fmt::format("{} logical tensor pieces: expected 1 to {}", c.tensor, largest));
   if (!(c.dropout >= 0 && c.dropout < 1))
     throw ConfigError(fmt::format("model.dropout = {}: expected 0 or more and less than 1", c.dropout));
-  if (!(c.norm_eps > 0 && c.norm_eps < 1))
-    throw ConfigError(fmt::format("model.norm_eps = {}: expected more than 0 and less than 1", c.norm_eps));
+  if (!(static_cast<float>(c.norm_eps) > 0 && c.norm_eps < 1))  // as the kernels read it
+    throw ConfigError(
+        fmt::format("model.norm_eps = {}: expected more than 0 (in FP32) and less than 1", c.norm_eps));
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   check_heads(c);
   if (c.type == ModelType::gpt) {

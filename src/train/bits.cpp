@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "shoal/core/error.hpp"
@@ -48,7 +50,7 @@ std::vector<std::int64_t> segment_hashes(const shard::FlatLayout& layout,
 
 BitsRecorder::BitsRecorder(const std::string& run_dir, int rank)
     : path_(fmt::format("{}/bits/rank-{}.jsonl", run_dir, rank)), out_(path_), rank_(rank) {
-  if (!out_) throw ConfigError(fmt::format("{}: cannot be written", path_));
+  if (!out_) throw ConfigError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
 }
 
 nn::Observer BitsRecorder::observer(std::int64_t step, std::int64_t sample, const Stream& stream) {
@@ -102,7 +104,7 @@ void BitsRecorder::line(std::int64_t step, Phase phase, std::int64_t sample, std
   record["piece"] = piece;
   record["hash"] = hex(hash);
   out_ << record.dump() << '\n';
-  if (!out_.flush()) throw TrainError(fmt::format("{}: cannot be written", path_));
+  if (!out_.flush()) throw TrainError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
 }
 
 }  // namespace shoal::train

@@ -13,6 +13,14 @@
 namespace shoal::train {
 namespace {
 
+// a x b, both above 0; what does not fit 64 bits is refused, with both keys.
+std::int64_t product(const char* name_a, std::int64_t a, const char* name_b, std::int64_t b) {
+  std::int64_t out = 0;
+  if (__builtin_mul_overflow(a, b, &out))
+    throw ConfigError(fmt::format("{} = {} x {} = {} does not fit 64 bits", name_a, a, name_b, b));
+  return out;
+}
+
 void check_tensor_degree(const Job& job) {
   const std::int64_t tp = job.parallel.tensor;
   if (tp == 1) return;
@@ -27,7 +35,8 @@ void check_tensor_degree(const Job& job) {
 }
 
 void check_pipeline(const Job& job) {
-  const std::int64_t stages = job.parallel.pipeline * job.parallel.virtual_stages;
+  const std::int64_t stages = product("parallel.pipeline", job.parallel.pipeline, "parallel.virtual_stages",
+                                      job.parallel.virtual_stages);
   if (job.model.layers % stages != 0) {
     throw ConfigError(
         fmt::format("parallel.pipeline = {} x parallel.virtual_stages = {}: {} layers do not divide by "
@@ -39,18 +48,22 @@ void check_pipeline(const Job& job) {
 
 // B sequences in V shards of microbatches of m.
 void check_batch(std::int64_t B, std::int64_t V, std::int64_t m, const std::string& shards) {
-  const std::int64_t low = std::max<std::int64_t>(1, B / V) * V;
   if (B % V != 0) {
+    const std::int64_t low = std::max<std::int64_t>(1, B / V) * V;
+    std::int64_t next = 0;
+    const bool fits = !__builtin_add_overflow(low, V, &next);
     throw ConfigError(
-        fmt::format("train.global_batch = {} does not divide by {}; global batches that would do: {} or "
-                    "{}; shard counts that would do: {}",
-                    B, shards, low, low + V, divisors(B)));
+        fmt::format("train.global_batch = {} does not divide by {}; global batches that would do: {}{}; "
+                    "shard counts that would do: {}",
+                    B, shards, low, fits ? fmt::format(" or {}", next) : "", divisors(B)));
   }
   if (m > 0 && B / V % m != 0) {
+    std::int64_t together = 0;
+    const bool fits = !__builtin_mul_overflow(V, m, &together);
     throw ConfigError(
-        fmt::format("train.global_batch = {} does not divide by {} x train.micro_batch = {} = {}; "
+        fmt::format("train.global_batch = {} does not divide by {} x train.micro_batch = {}{}; "
                     "microbatches that would do: {}",
-                    B, shards, m, V * m, divisors(B / V)));
+                    B, shards, m, fits ? fmt::format(" = {}", together) : "", divisors(B / V)));
   }
 }
 
@@ -82,7 +95,7 @@ Job resolve(const Job& given, int ranks) {
   Job job = given;
   auto& p = job.parallel;
   if (ranks < 1) throw ConfigError(fmt::format("{} ranks: at least 1", ranks));
-  const std::int64_t model_ranks = p.tensor * p.pipeline;
+  const std::int64_t model_ranks = product("parallel.tensor", p.tensor, "parallel.pipeline", p.pipeline);
   if (ranks % model_ranks != 0) {
     throw ConfigError(
         fmt::format("{} ranks do not divide by parallel.tensor = {} x parallel.pipeline = {}; rank counts "
@@ -91,12 +104,12 @@ Job resolve(const Job& given, int ranks) {
   }
   const std::int64_t dp = ranks / model_ranks;
   if (p.data != 0 && p.data != dp) {
+    const std::int64_t needed = product("parallel.data", p.data, "the ranks of a model", model_ranks);
     throw ConfigError(
         fmt::format("parallel.data = {} x parallel.tensor = {} x parallel.pipeline = {} needs {} ranks, and "
                     "there are {}: start {} "
                     "(mpirun -n {}, or comm.backend = \"local\"), or set parallel.data = {}, or leave it out",
-                    p.data, p.tensor, p.pipeline, p.data * model_ranks, ranks, p.data * model_ranks,
-                    p.data * model_ranks, dp));
+                    p.data, p.tensor, p.pipeline, needed, ranks, needed, needed, dp));
   }
   p.data = dp;
   job.model.tensor = job.reproducible.on ? job.reproducible.tensor : p.tensor;
@@ -120,6 +133,7 @@ Job resolve(const Job& given, int ranks) {
   check_batch(t.global_batch, V, t.micro_batch,
               r.on ? fmt::format("reproducible.data = {}", V) : fmt::format("{} data-parallel ranks", V));
   if (t.micro_batch == 0) t.micro_batch = t.global_batch / V;
+  product("train.global_batch", t.global_batch, "model.seq", job.model.seq);
   const std::int64_t tokens = t.micro_batch * job.model.seq;
   if (tokens % job.model.tensor != 0) {
     throw ConfigError(

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -128,6 +129,8 @@ Job load_job(const std::string& path, const std::vector<std::string>& overrides)
   if (!path.empty()) {
     std::ifstream in(path, std::ios::binary);
     if (!in) throw ConfigError(fmt::format("job file {}: {}", path, std::strerror(errno)));
+    if (std::filesystem::is_directory(path))  // opens, and reads as if it were empty
+      throw ConfigError(fmt::format("job file {}: is a directory", path));
     std::ostringstream content;
     content << in.rdbuf();
     if (in.bad()) throw ConfigError(fmt::format("job file {}: cannot be read", path));

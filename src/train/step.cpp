@@ -34,8 +34,15 @@ Trainer::Impl::Local Trainer::Impl::read_batch() const {
   Local local;
   local.first_sample = engine->first_shard() * shard_samples();
   const std::int64_t samples = engine->local_shards() * shard_samples();
-  local.tokens.resize(static_cast<std::size_t>(samples * job.model.seq));
-  local.targets.resize(local.tokens.size());
+  try {
+    local.tokens.resize(static_cast<std::size_t>(samples * job.model.seq));
+    local.targets.resize(local.tokens.size());
+  } catch (const std::exception&) {  // bad_alloc, length_error: neither says what was asked for
+    throw ConfigError(
+        fmt::format("out of memory: train.global_batch = {} gives this rank {} samples of model.seq = {} "
+                    "tokens a step",
+                    job.train.global_batch, samples, job.model.seq));
+  }
   data::fill_batch(data->train, *sampler, batch, local.first_sample, samples, host_view(local.tokens),
                    host_view(local.targets));
   local.valid = static_cast<std::int64_t>(local.targets.size()) -

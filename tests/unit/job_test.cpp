@@ -51,6 +51,25 @@ TEST(Job, LlamaIsUntiedUnlessAsked) {
   EXPECT_TRUE(job_of({"model.tie_embeddings=true", "model.type=llama"}).model.tie_embeddings);
 }
 
+TEST(Job, ProductsThatDoNotFitAreRefused) {
+  constexpr auto most = "9223372036854775807";
+  EXPECT_MESSAGE(
+      job_of({"parallel.pipeline=4294967296", "parallel.virtual_stages=4294967296"}), ConfigError,
+      "parallel.pipeline = 4294967296 x parallel.virtual_stages = 4294967296 does not fit 64 bits");
+  const auto one_rank = [](const Items& items) { return resolve(job_of(items), 1); };
+  EXPECT_MESSAGE(one_rank({fmt::format("train.global_batch={}", most)}), ConfigError,
+                 fmt::format("train.global_batch = {} x model.seq = ", most));
+  EXPECT_MESSAGE(
+      one_rank({"train.global_batch=4", fmt::format("train.micro_batch={}", most)}), ConfigError,
+      fmt::format("train.micro_batch = {} = {}; microbatches that would do: 1, 2 or 4", most, most));
+  EXPECT_MESSAGE(resolve(job_of({"train.global_batch=4", fmt::format("train.micro_batch={}", most)}), 2),
+                 ConfigError,
+                 fmt::format("train.micro_batch = {}; microbatches that would do: 1 or 2", most));
+  EXPECT_MESSAGE(
+      one_rank({"reproducible.on=true", "train.global_batch=4", fmt::format("reproducible.data={}", most)}),
+      ConfigError, fmt::format("global batches that would do: {}; shard counts", most));
+}
+
 TEST(Job, UnknownKeysNameTheNearest) {
   EXPECT_MESSAGE(job_of({"train.stepz=100"}), ConfigError,
                  "unknown key train.stepz (value 100): the nearest known key is train.steps");

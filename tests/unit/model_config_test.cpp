@@ -78,6 +78,8 @@ TEST(ModelConfig, ErrorsNameEveryFactor) {
                  "model.vocab = 1099511627776");
   EXPECT_MESSAGE(with([](ModelConfig& c) { c.tensor = 0; }).resolved(), ConfigError,
                  "0 logical tensor pieces");
+  EXPECT_MESSAGE(with([](ModelConfig& c) { c.norm_eps = 1e-50; }).resolved(), ConfigError,
+                 "model.norm_eps = 1e-50: expected more than 0 (in FP32)");
   EXPECT_MESSAGE(with([](ModelConfig& c) { c.norm_eps = 0; }).resolved(), ConfigError, "model.norm_eps = 0");
   EXPECT_MESSAGE(llama([](ModelConfig& c) { c.rope_theta = -1; }).resolved(), ConfigError,
                  "model.rope_theta = -1");

@@ -1,6 +1,7 @@
 // `shoal sample`: text from a run's final weights.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -32,6 +33,15 @@ std::vector<std::int32_t> tokens_of(const std::string& text, std::int64_t vocab)
     ids.push_back(id);
   }
   return ids;
+}
+
+// CLI11 wraps a negative number round, and takes the largest for one that is too large.
+std::string seed_text(const std::string& text) {
+  std::uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, seed);
+  return error == std::errc() && at == end ? ""
+                                           : fmt::format("{}: expected 0 to {}", text, ~std::uint64_t{0});
 }
 
 int sample(const Arguments& a) {
@@ -70,16 +80,12 @@ void add_sample(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   command->add_option("RUN_DIR", a->run, "the run directory")->required();
   command->add_option("--prompt", a->prompt, "text to continue, which is printed too; by default a new line");
-  command->add_option("--count", a->options.count, "tokens to generate")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--count", a->options.count, "tokens to generate")->capture_default_str();
   command->add_option("--temperature", a->options.temperature, "0: always the most likely token")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->capture_default_str();
   command->add_option("--top-k", a->options.top_k, "draw from this many most likely tokens; 0: all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--seed", a->options.seed, "of the draws")->capture_default_str();
+      ->capture_default_str();
+  command->add_option("--seed", a->options.seed, "of the draws")->capture_default_str()->check(seed_text);
   command->callback([&action, a] { action = [a] { return sample(*a); }; });
 }
 

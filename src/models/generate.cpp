@@ -66,6 +66,13 @@ std::vector<std::int32_t> generate(LanguageModel& model, const std::vector<std::
     for (; next < length; ++next) logits = decoder->step(text[next]);
     copy(stream, logits, Tensor::from_blob(host.data(), logits.shape(), DType::f32, {}));
     stream.synchronize();
+    // No order among such values, and so nothing to draw.
+    if (const auto bad = std::find_if(host.begin(), host.end(), [](float x) { return !std::isfinite(x); });
+        bad != host.end())
+      throw DataError(
+          fmt::format("generated token {}: the model's logit of token {} is {}: the weights are damaged, or "
+                      "their training went wrong",
+                      i, bad - host.begin(), *bad));
     made.push_back(draw(host, options, key.uniform(i)));
     text.push_back(made.back());
   }

@@ -1,7 +1,10 @@
 // Bad input on the command line, each with its message and exit code; and what good input writes.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -56,6 +59,7 @@ TEST_F(Cli, KeysAndValues) {
                  "train.micro_batch = 3 = 3; microbatches that would do: 1, 2 or 4");
   expect_refused(shoal("train missing.toml"), "job file missing.toml: No such file or directory");
   expect_refused(shoal("train data.train="), "data.train is empty");
+  expect_refused(shoal("train . data.train=text.txt"), "job file .: is a directory");  // not an empty job
   dir_.write("bad.toml", "[train]\nsteps = \n");
   expect_refused(shoal("train bad.toml"), "bad.toml:2:");
   dir_.write("unknown.toml", "[train]\nstep = 3\n");
@@ -91,6 +95,13 @@ TEST_F(Cli, Data) {
   expect_refused(train("data.train=damaged.tok"), "damaged.tok");
   dir_.write("empty.tok", "");
   expect_refused(train("data.train=empty.tok"), "empty.tok");
+  dir_.write("ids.bin", std::string("a\0b\0c\0", 6));  // ids of two bytes, by another program
+  expect_refused(train("data.train=ids.bin"),
+                 "ids.bin: at offset 1: a zero byte: expected text, or a packed");
+  EXPECT_EQ(shoal("data pack bytes.tok ids.bin").code, 0);  // asked for
+  ASSERT_EQ(test::shell("mkfifo " + (dir_ / "pipe")).code, 0);
+  expect_refused(train("data.train=pipe"), "pipe: is a device, pipe or socket, expected a regular file");
+  expect_refused(shoal("data pack pipe text.txt"), "pipe: cannot be written: is a device, pipe or socket");
   expect_refused(shoal("data pack small.tok text.txt --vocab 100"), "100");
   expect_refused(shoal("data pack none.tok nowhere/*.txt"), "nowhere/*.txt");
 }
@@ -99,8 +110,57 @@ TEST_F(Cli, RunDirectory) {
   dir_.write("file", "in the way");
   expect_refused(train("run.dir=file/run"), "run directory file/run: it cannot be written");
   expect_refused(train("run.dir=/proc/shoal"), "run directory /proc/shoal: it cannot be written");
+  ASSERT_EQ(test::shell("mkdir " + (dir_ / "pipes") + " && mkfifo " + (dir_ / "pipes/metrics.jsonl")).code,
+            0);
+  expect_refused(train("run.dir=pipes"), "run directory pipes: metrics.jsonl cannot be written: ");
   expect_refused(shoal("sample none"), "none: not a finished run (none/job.toml is missing)");
   expect_refused(shoal("diff none none"), "none: not a run");
+}
+
+TEST_F(Cli, OneRunAtATimeInADirectory) {
+  EXPECT_EQ(train("").code, 0);
+  const std::string metrics = test::read_file(dir_ / "run/metrics.jsonl");
+  {
+    const int fd = ::open((dir_ / "run/metrics.jsonl").c_str(), O_WRONLY | O_CLOEXEC);
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    ASSERT_EQ(::fcntl(fd, F_SETLK, &whole), 0);
+    expect_refused(train(""),
+                   "run directory run: metrics.jsonl cannot be written: another run is writing it");
+    ::close(fd);
+  }
+  EXPECT_EQ(test::read_file(dir_ / "run/metrics.jsonl"), metrics);
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "run/model.safetensors"));
+  EXPECT_EQ(train("").code, 0);
+}
+
+TEST_F(Cli, ARunRemovesOnlyRecordsOfRuns) {
+  EXPECT_EQ(train("", "SHOAL_CHECK=bits").code, 0);
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "run/bits/rank-0.jsonl"));
+  EXPECT_EQ(train("").code, 0);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "run/bits"));
+  ASSERT_EQ(test::shell("mkdir " + (dir_ / "run/bits")).code, 0);
+  dir_.write("run/bits/drill.txt", "the user's");
+  dir_.write("run/bits/rank-7.jsonl", "");
+  EXPECT_EQ(train("").code, 0);
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "run/bits/drill.txt"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "run/bits/rank-7.jsonl"));
+  EXPECT_EQ(train("", "SHOAL_CHECK=bits").code, 0);
+}
+
+TEST_F(Cli, Sampling) {
+  EXPECT_EQ(train("").code, 0);
+  expect_refused(shoal("sample run --count -1"), "count = -1: expected 0 or more");
+  expect_refused(shoal("sample run --temperature -1"), "temperature = -1: expected 0 or more");
+  expect_refused(shoal("sample run --top-k -1"), "top_k = -1: expected 0 (all) or more");
+  expect_refused(shoal("sample run --seed -1"), "--seed: -1: expected 0 to 18446744073709551615");
+  expect_refused(shoal("sample run --seed 18446744073709551616"), "18446744073709551616: expected 0 to");
+  EXPECT_EQ(shoal("sample run --count 3 --seed 18446744073709551615").code, 0);
+  std::string weights = test::read_file(dir_ / "run/model.safetensors");
+  weights.replace(weights.size() - 4, 4, std::string("\x00\x00\xc0\x7f", 4));  // the embedding's last: NaN
+  dir_.write("run/model.safetensors", weights);
+  expect_refused(shoal("sample run --count 3"), "generated token 0: the model's logit of token ");
 }
 
 TEST_F(Cli, Launching) {

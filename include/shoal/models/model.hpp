@@ -65,7 +65,7 @@ struct SampleOptions {
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
 };
-// Returns the new tokens.
+// Returns the new tokens. Throws ConfigError for impossible options, DataError where a logit is not finite.
 std::vector<std::int32_t> generate(LanguageModel& model, const std::vector<std::int32_t>& prompt,
                                    const SampleOptions& options, const Stream& stream);
 

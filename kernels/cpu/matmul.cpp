@@ -121,6 +121,8 @@ int matmul(const MatmulArgs& g) {
   int error = 0;
   // Units [begin, end), in runs that share a packed tile of B.
   const auto body = [&](int64_t begin, int64_t end) {
+    // Inside the region too: where OpenMP gives it one thread (OMP_DYNAMIC, OMP_THREAD_LIMIT), it is not parallel.
+    const SingleThread scope;
     float* scratch = plan.packed ? thread_scratch(matmul_scratch) : nullptr;
     int e = plan.packed && !scratch ? -1 : 0;
     while (begin < end && !e) {
@@ -140,7 +142,6 @@ int matmul(const MatmulArgs& g) {
     return error;
   }
 #endif
-  const SingleThread scope;
   body(0, units);
   return error;
 }

@@ -117,32 +117,30 @@ int matmul(const MatmulArgs& g) {
   if (g.pieces == 0 || g.m == 0 || g.n == 0) return 0;
   const MatmulPlan plan = matmul_plan(g.m, g.n, g.k);
   const int64_t m_tiles = (g.m + plan.m - 1) / plan.m, n_tiles = (g.n + plan.n - 1) / plan.n;
-  const int64_t units = g.pieces * n_tiles * m_tiles;
+  const int64_t strips = g.pieces * n_tiles;
   int error = 0;
-  // Units [begin, end), in runs that share a packed tile of B.
-  const auto body = [&](int64_t begin, int64_t end) {
+  // Row tiles [part m_tiles / parts, ...) of one n-tile of one piece: they share a packed tile of B.
+  const auto run = [&](int64_t part, int64_t parts, int64_t strip) {
     // Inside the region too: where OpenMP gives it one thread (OMP_DYNAMIC, OMP_THREAD_LIMIT), it is not parallel.
     const SingleThread scope;
     float* scratch = plan.packed ? thread_scratch(matmul_scratch) : nullptr;
     int e = plan.packed && !scratch ? -1 : 0;
-    while (begin < end && !e) {
-      const int64_t strip = begin / m_tiles, last = least(end, (strip + 1) * m_tiles);
-      e = run_of_tiles(g, plan, strip / n_tiles, strip % n_tiles * plan.n, begin - strip * m_tiles,
-                       last - strip * m_tiles, scratch);
-      begin = last;
-    }
+    if (!e)
+      e = run_of_tiles(g, plan, strip / n_tiles, strip % n_tiles * plan.n, m_tiles * part / parts,
+                       m_tiles * (part + 1) / parts, scratch);
     if (e) __atomic_store_n(&error, e, __ATOMIC_RELAXED);
   };
 #ifdef _OPENMP
   const int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
-  if (threads > 1 && units > 1 && g.pieces * g.m * g.n * (g.k + 1) > (1 << 18)) {
-    const int64_t chunks = least(units, 2 * threads);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t i = 0; i < chunks; ++i) body(units * i / chunks, units * (i + 1) / chunks);
+  if (threads > 1 && strips * m_tiles > 1 && g.pieces * g.m * g.n * (g.k + 1) > (1 << 18)) {
+    // At least two runs a thread, so that one can finish what a slower one has not begun; rows outermost, so that a
+    // thread keeps to its rows from one operation to the next (parallel.hpp).
+    const int64_t parts = least(m_tiles, strips > 1 ? threads : 2 * threads);
+    share_out(parts * strips, [&](int64_t i) { run(i / strips, parts, i % strips); });
     return error;
   }
 #endif
-  body(0, units);
+  for (int64_t strip = 0; strip < strips; ++strip) run(0, 1, strip);
   return error;
 }
 

@@ -33,6 +33,6 @@ add_library(shoal_flags INTERFACE)
 target_compile_options(shoal_flags INTERFACE -Wall -Wextra -ffp-contract=off -fno-math-errno)
 if(SHOAL_SANITIZE)
   target_compile_options(shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all -g)
+                         -fno-sanitize-recover=all)
   target_link_options(shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE})
 endif()

@@ -4,6 +4,9 @@ import sys
 import numpy
 import shoal
 
+if len(sys.argv) < 2:
+    print("usage: python train.py TEXT [key=value ...]", file=sys.stderr)
+    sys.exit(2)
 text, overrides = sys.argv[1], sys.argv[2:]
 world = shoal.comm.init()
 

@@ -44,7 +44,7 @@ void require_row_major(const char* what, const std::vector<std::int64_t>& shape,
   if (!dense && !empty)
     throw ShapeError(
         fmt::format("{}: an array of shape [{}] with strides [{}] elements is not contiguous and row-major; "
-                    "numpy.ascontiguousarray makes a copy that is",
+                    "numpy.ascontiguousarray, or .contiguous() of a torch tensor, makes a copy that is",
                     what, fmt::join(shape, ", "), fmt::join(strides, ", ")));
 }
 
@@ -88,6 +88,11 @@ Tensor import_numpy(const py::array& array, const char* what, bool written) {
 }
 
 Tensor import_dlpack(const py::object& object, const char* what) {
+  if (py::hasattr(object, "requires_grad") && py::bool_(object.attr("requires_grad")))
+    throw ShapeError(fmt::format(
+        "{}: the tensor requires grad, and nothing here is recorded for autograd; detach() it first "
+        "(t.detach() has the same memory)",
+        what));
   const auto device = object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
   if (device.first != dlpack::cpu)
     throw DeviceError(

@@ -15,7 +15,10 @@ ReduceOp reduce_op(const std::string& op) {
   for (ReduceOp candidate :
        {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product})
     if (name(candidate) == op) return candidate;
-  throw ConfigError(fmt::format("op = \"{}\": expected sum, average, min, max or product", op));
+  if (op == "avg" || op == "mean") return ReduceOp::average;
+  if (op == "prod") return ReduceOp::product;
+  throw ConfigError(
+      fmt::format("op = \"{}\": expected sum, average (or avg, mean), min, max or product (or prod)", op));
 }
 
 CommOptions comm_options(std::optional<double> timeout) {

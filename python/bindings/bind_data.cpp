@@ -56,6 +56,11 @@ void bind_data(py::module_& m) {
       .def_property_readonly("checksum", &data::TokenFile::checksum)
       .def("verify", &data::TokenFile::verify, py::call_guard<py::gil_scoped_release>())
       .def("read", &read_tokens, py::arg("first"), py::arg("count"))
+      .def("__repr__",
+           [](const data::TokenFile& f) {
+             return fmt::format("<shoal.data.TokenFile {}: {} tokens, {}, vocabulary of {}>", f.path(),
+                                f.tokens(), name(f.dtype()), f.vocab());
+           })
       .def("__len__", &data::TokenFile::tokens)
       .def("__getitem__", [](const data::TokenFile& f, const py::slice& slice) {
         py::ssize_t start, stop, step, count;

@@ -1,21 +1,29 @@
-"""Collectives over NumPy arrays and anything with __dlpack__ (float32, float64, int32, int64, uint8).
+"""Collectives over NumPy arrays and anything with __dlpack__ in the host's memory, such as torch tensors.
 
     import shoal.comm as comm
     comm.init()                      # under mpirun: all ranks; alone: a world of one
     comm.all_reduce(gradient, op="average")
 
+dtypes: float32, float64, float16, int32, int64, uint8, and through DLPack bfloat16, which NumPy does not have. What only
+moves data (all_gather, broadcast, all_to_all, send, recv) takes uint16 and uint32 too. op: "sum", "average" (also "avg",
+"mean"), "min", "max", "product" (also "prod").
+
 Arrays must be contiguous: they are used where they lie, never copied. Every rank of a communicator makes the same calls
 in the same order. With async_op=True a call returns a Work at once; the arrays may be read (and those written to may be
 changed) after its wait()."""
-import atexit
-import sys
-import traceback
+import atexit as _atexit
+import operator as _operator
+import sys as _sys
+import traceback as _traceback
 
-import numpy
+import numpy as _numpy
 
-from . import _core
-from .errors import CommError, ShapeError
+from . import _core, errors as _errors
 from ._core import Communicator, Work, comm_backends, run_local
+
+__all__ = ["Communicator", "Work", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "comm_backends",
+           "get_rank", "get_world_size", "init", "is_initialized", "local_rank", "new_group", "rank", "recv", "reduce",
+           "reduce_scatter", "run_local", "send", "shutdown", "world", "world_size"]
 
 _world = None
 
@@ -29,14 +37,14 @@ def init(backend="auto", timeout=None):
     if _world is None:
         _world = _core.make_world(backend, timeout)
         _end_job_on_exception()
-        atexit.register(shutdown)
+        _atexit.register(shutdown)
     return _world
 
 
 def world():
     """The communicator of all ranks; init() makes it."""
     if _world is None:
-        raise CommError("shoal.comm.init() has not been called")
+        raise _errors.CommError("shoal.comm.init() has not been called")
     return _world
 
 
@@ -51,25 +59,28 @@ def shutdown():
 
 
 def _end_job_on_exception():
-    previous = sys.excepthook
+    previous = _sys.excepthook
 
     def hook(kind, value, trace):
         if _world is None or issubclass(kind, (KeyboardInterrupt, SystemExit)):
             previous(kind, value, trace)
             return
-        sys.stdout.flush()
+        _sys.stdout.flush()
         # Under MPI this does not return: it ends the other ranks, and the cause is the message shown last.
-        _core.end_failed_job("".join(traceback.format_exception(kind, value, trace)).rstrip())
+        _core.end_failed_job("".join(_traceback.format_exception(kind, value, trace)).rstrip())
 
-    sys.excepthook = hook
-
-
-def rank():
-    return world().rank
+    _sys.excepthook = hook
 
 
-def world_size():
-    return world().size
+def rank(group=None):
+    return (group or world()).rank
+
+
+def world_size(group=None):
+    return (group or world()).size
+
+
+get_rank, get_world_size = rank, world_size  # their names in torch.distributed
 
 
 def local_rank():
@@ -78,9 +89,21 @@ def local_rank():
 
 
 def new_group(ranks, group=None):
-    """The communicator of the given ranks, in that order; None on the others. All ranks call it."""
+    """The communicator of the given ranks, in that order; None on the others. All ranks call it, with the same list.
+
+    Ranks outside [0, size), repeated ones and an empty list are a ConfigError."""
     comm = group or world()
-    ranks = list(ranks)
+    ranks = [_operator.index(r) for r in ranks]
+    if not ranks:
+        raise _errors.ConfigError(f"new_group: no ranks given, of the {comm.size} of communicator {comm.name}")
+    outside = [r for r in ranks if not 0 <= r < comm.size]
+    if outside:
+        raise _errors.ConfigError(f"new_group({ranks}): {_named(outside)} not in [0, {comm.size}), the ranks of "
+                                  f"communicator {comm.name} of size {comm.size}")
+    repeated = sorted({r for r in ranks if ranks.count(r) > 1})
+    if repeated:
+        raise _errors.ConfigError(f"new_group({ranks}): {_named(repeated)} given more than once, on communicator "
+                                  f"{comm.name} of size {comm.size}")
     member = comm.rank in ranks
     return comm.split(0 if member else -1, ranks.index(comm.rank) if member else 0)
 
@@ -96,14 +119,15 @@ def all_reduce(t, op="sum", group=None, async_op=False):
 
 def reduce_scatter(input, output=None, op="sum", group=None, async_op=False):
     """output = this rank's part of the reduced input, which is cut along its first dimension. Returns output, or a Work
-    (which needs an output of the caller's)."""
+    (which needs an output of the caller's). Where no output is given it is a new array: of NumPy, or a torch tensor for a
+    torch tensor."""
     comm = group or world()
     if output is None:
         _needs_output("reduce_scatter", async_op)
-        array = numpy.asarray(input)
-        if array.ndim == 0 or array.shape[0] % comm.size:
-            raise ShapeError(f"reduce_scatter: a shape of {array.shape} is not cut into {comm.size} ranks' parts")
-        output = numpy.empty((array.shape[0] // comm.size,) + array.shape[1:], array.dtype)
+        like, shape = _template(input)
+        if not shape or shape[0] % comm.size:
+            raise _errors.ShapeError(f"reduce_scatter: a shape of {shape} is not cut into {comm.size} ranks' parts")
+        output = _new(like, (shape[0] // comm.size,) + shape[1:])
     if async_op:
         return comm.reduce_scatter_async(input, output, op)
     comm.reduce_scatter(input, output, op)
@@ -111,12 +135,13 @@ def reduce_scatter(input, output=None, op="sum", group=None, async_op=False):
 
 
 def all_gather(input, output=None, group=None, async_op=False):
-    """output[r] = rank r's input. Returns output (a new array of shape (size, *input.shape) where none is given), or a Work."""
+    """output[r] = rank r's input. Returns output, or a Work (which needs an output of the caller's). Where no
+    output is given it is a new array of shape (size, *input.shape): of NumPy, or a torch tensor for a torch tensor."""
     comm = group or world()
     if output is None:
         _needs_output("all_gather", async_op)
-        array = numpy.asarray(input)
-        output = numpy.empty((comm.size,) + array.shape, array.dtype)
+        like, shape = _template(input)
+        output = _new(like, (comm.size,) + shape)
     if async_op:
         return comm.all_gather_async(input, output)
     comm.all_gather(input, output)
@@ -132,9 +157,51 @@ def broadcast(t, root=0, group=None, async_op=False):
     return t
 
 
+def reduce(input, output=None, root=0, op="sum", group=None):
+    """On root, output (where none is given: input, in place) becomes the reduced input; elsewhere nothing is written.
+    Returns output."""
+    output = input if output is None else output
+    (group or world()).reduce(input, output, root, op)
+    return output
+
+
+def all_to_all(input, output, group=None):
+    """output[r] = rank r's input[rank()]: both are cut along their first dimension into one part a rank. Returns output."""
+    (group or world()).all_to_all(input, output)
+    return output
+
+
+def send(t, peer, group=None):
+    """Sends t to the rank `peer`, which calls recv with as many elements of the same dtype."""
+    (group or world()).send(t, peer)
+
+
+def recv(t, peer, group=None):
+    """In place: t becomes what the rank `peer` sends. Returns t."""
+    (group or world()).recv(t, peer)
+    return t
+
+
 def barrier(group=None):
     """Returns when all ranks have called it."""
     (group or world()).barrier()
+
+
+def _named(ranks):
+    numbers = ", ".join(map(str, ranks))
+    return f"rank {numbers} is" if len(ranks) == 1 else f"ranks {numbers} are"
+
+
+def _template(input):
+    """What a new array like the input is made from, a torch tensor or a NumPy array, and its shape."""
+    if not isinstance(input, _numpy.ndarray) and not hasattr(input, "new_empty"):
+        input = _numpy.from_dlpack(input) if hasattr(input, "__dlpack__") else _numpy.asarray(input)
+    return input, tuple(input.shape)
+
+
+def _new(like, shape):
+    """An uninitialised array of like's kind and dtype; new_empty is torch's."""
+    return like.new_empty(shape) if hasattr(like, "new_empty") else _numpy.empty(shape, like.dtype)
 
 
 def _needs_output(operation, async_op):

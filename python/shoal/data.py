@@ -4,6 +4,8 @@ import os
 from . import _core
 from ._core import Sampler, TokenFile
 
+__all__ = ["Sampler", "TokenFile", "open", "pack"]
+
 
 def pack(output, inputs, suffixes=(), vocab=256):
     """Packs files, folders and globs into one token file, bytes as tokens; the report as a dict.

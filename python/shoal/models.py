@@ -4,3 +4,5 @@
     loss = model.loss_and_gradients(tokens, targets)    # int32 arrays [samples, seq]; a target of -1 does not count
     model.gradients["blocks.0..."]                      # arrays by logical name, always copies"""
 from ._core import Model
+
+__all__ = ["Model"]

@@ -4,32 +4,41 @@ import os
 
 from . import _core, comm
 from ._core import Metrics
+from .errors import ConfigError
+
+__all__ = ["Job", "Metrics", "Trainer"]
 
 
-def _value(value):
+def _value(value, key):
     """A Python value as TOML."""
+    if value is None:
+        raise ConfigError(f"{key} = None: expected a value; leave the key out to have its default")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, os.PathLike)):
         return json.dumps(os.fspath(value), ensure_ascii=False)
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
+        return "[" + ", ".join(_value(v, key) for v in value) + "]"
     return repr(value.item() if hasattr(value, "item") else value)
 
 
 def _overrides(items, prefix=""):
-    """Nested dicts, or a list of "key=value", as the list that the library takes."""
+    """Nested dicts, a list of "key=value", or one such string, as the list that the library takes."""
+    if isinstance(items, str):
+        return [items]
     if not isinstance(items, dict):
         return list(items or [])
     flat = []
     for key, value in items.items():
-        flat += _overrides(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}={_value(value)}"]
+        name = f"{prefix}{key}"
+        flat += _overrides(value, f"{name}.") if isinstance(value, dict) else [f"{name}={_value(value, name)}"]
     return flat
 
 
 class Job:
     """The whole configuration of a run: a dict with the sections of a job file, or the path of one, then overrides
-    ("train.steps=100", or a dict). Unknown keys and impossible values are a ConfigError that says what is accepted."""
+    ("train.steps=100", a list of such, or a dict). Unknown keys and impossible values are a ConfigError that says what is
+    accepted."""
 
     def __init__(self, job=None, overrides=()):
         if isinstance(job, Job):
@@ -85,17 +94,26 @@ class Trainer:
     final weights in run.dir."""
 
     def __init__(self, job=None, overrides=(), group=None, write_records=False, on_step=None):
-        job = Job(job, overrides)
+        given, job = job, Job(job, overrides)
+        if given is None and not job["data"]["train"]:
+            raise ConfigError("Trainer: no job and no data.train given: expected a dict with the sections of a job file, "
+                              'the path of one, or a Job, with at least the training data, such as '
+                              'Trainer({"data": {"train": "text.txt"}})')
         if group is None:
             settings = job["comm"]
             group = comm.init(settings["backend"], settings["timeout"])
         self._trainer = _core.Trainer(job._job, group, write_records, on_step)
         self._resolved = Job._of(self._trainer.resolved_job)
+        self._place = f"rank {group.rank} of {group.size}"
 
     @property
     def job(self):
         """The job as resolved."""
         return self._resolved
+
+    def __repr__(self):
+        job = self._resolved
+        return f"<shoal.Trainer of {job['model']['type']}, {job['train']['steps']} steps: {self._place}>"
 
     def step(self):
         """One global batch; its Metrics."""

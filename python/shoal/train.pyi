@@ -7,7 +7,7 @@ import numpy.typing
 from .comm import Communicator
 
 _Spec = Union[None, str, "os.PathLike[str]", Mapping[str, Any], "Job"]
-_Overrides = Union[Sequence[str], Mapping[str, Any]]
+_Overrides = Union[str, Sequence[str], Mapping[str, Any]]
 
 class Metrics:
     @property

@@ -98,6 +98,73 @@ def test_new_group_keeps_the_order_asked_for():
     comm.barrier()
 
 
+def test_new_group_refuses_ranks_that_are_not_there(world):
+    n = comm.world_size()
+    for ranks, message in (([0, n + 8], rf"rank {n + 8} is not in \[0, {n}\)"), ([-1, 0], "rank -1 is not in"),
+                           ([n, n + 1], f"ranks {n}, {n + 1} are not in"), ([0, 0], "rank 0 is given more than once"),
+                           ([], "no ranks given")):
+        with pytest.raises(shoal.ConfigError, match=message) as caught:
+            comm.new_group(ranks)
+        assert str(n) in str(caught.value) and world.name in str(caught.value)
+    with pytest.raises(TypeError):
+        comm.new_group([0.5])
+
+
+def test_names_of_torch_distributed():
+    assert comm.get_rank() == comm.rank() and comm.get_world_size() == comm.world_size()
+    for op, alias in (("average", "avg"), ("average", "mean"), ("product", "prod")):
+        expected, t = numbers(comm.rank(), 9, "float64"), numbers(comm.rank(), 9, "float64")
+        np.testing.assert_array_equal(comm.all_reduce(t, op=alias), comm.all_reduce(expected, op=op))
+
+
+def test_reduce_and_all_to_all():
+    n, r = comm.world_size(), comm.rank()
+    root = n - 1
+    t = numbers(r, 5, "int32")
+    assert comm.reduce(t, root=root) is t
+    np.testing.assert_array_equal(t, all_numbers(5, "int32").sum(axis=0) if r == root else numbers(r, 5, "int32"))
+    output = np.full(5, -1, "int32")
+    assert comm.reduce(numbers(r, 5, "int32"), output, root=root, op="max") is output
+    np.testing.assert_array_equal(output, all_numbers(5, "int32").max(axis=0) if r == root else [-1] * 5)
+    given = np.array([[r, peer] for peer in range(n)], "uint16")
+    output = np.empty_like(given)
+    assert comm.all_to_all(given, output) is output
+    np.testing.assert_array_equal(output, [[peer, r] for peer in range(n)])
+
+
+def test_send_and_recv():
+    def body(c):
+        t = np.arange(3.0) + c.rank
+        if c.rank == 0:
+            comm.send(t, 1, group=c)
+        else:
+            assert comm.recv(t, 0, group=c) is t
+        assert t.tolist() == [0.0, 1.0, 2.0]
+        assert (comm.rank(c), comm.world_size(c)) == (c.rank, 2)
+
+    comm.run_local(2, body, timeout=20)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "uint16", "uint32"])
+def test_further_dtypes(dtype):
+    t = numbers(comm.rank(), 4, dtype)
+    np.testing.assert_array_equal(comm.all_gather(t), all_numbers(4, dtype))
+    if dtype == "float16":
+        np.testing.assert_array_equal(comm.all_reduce(t), all_numbers(4, dtype).sum(axis=0))
+    else:
+        with pytest.raises(shoal.ShapeError, match="no arithmetic on"):
+            comm.all_reduce(t)
+
+
+def test_what_a_star_imports():
+    names = {}
+    exec("from shoal.comm import *", names)
+    assert set(names) - {"__builtins__"} == set(comm.__all__)
+    assert not {"numpy", "sys", "atexit", "traceback"} & set(dir(comm))
+    public = {name for name in dir(comm) if not name.startswith("_")}
+    assert public == set(comm.__all__)
+
+
 class Exported:
     """Anything with __dlpack__, here on a NumPy array's memory."""
 
@@ -118,20 +185,55 @@ def test_dlpack_memory_is_used_in_place(dtype):
     np.testing.assert_array_equal(array.ravel(), all_numbers(12, dtype).sum(axis=0).astype(dtype))
 
 
+class TorchLike(Exported):
+    """What torch tensors have besides."""
+    requires_grad = False
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    def new_empty(self, shape):
+        return TorchLike(np.empty(shape, self.array.dtype))
+
+
+def test_new_arrays_are_of_the_inputs_kind():
+    n = comm.world_size()
+    t = numbers(comm.rank(), n, "float32")
+    for wrap, kind in ((np.asarray, np.ndarray), (Exported, np.ndarray), (TorchLike, TorchLike)):
+        gathered, scattered = comm.all_gather(wrap(t)), comm.reduce_scatter(wrap(t))
+        assert type(gathered) is type(scattered) is kind
+        if kind is TorchLike:
+            gathered, scattered = gathered.array, scattered.array
+        np.testing.assert_array_equal(gathered, all_numbers(n, "float32"))
+        np.testing.assert_array_equal(scattered, all_numbers(n, "float32").sum(axis=0)[[comm.rank()]])
+
+
+def test_a_tensor_that_requires_grad_is_refused():
+    t = TorchLike(np.zeros(4, "float32"))
+    t.requires_grad = True
+    for call in (comm.all_reduce, comm.all_gather, comm.broadcast):
+        with pytest.raises(shoal.ShapeError, match=r"requires grad.*detach\(\) it first"):
+            call(t)
+
+
 def test_torch_tensors():
     torch = pytest.importorskip("torch")
     t = torch.from_numpy(numbers(comm.rank(), 12, "float32"))
     comm.all_reduce(t)
     np.testing.assert_array_equal(t.numpy(), all_numbers(12, "float32").sum(axis=0))
-    with pytest.raises(shoal.ShapeError, match="not contiguous"):
+    with pytest.raises(shoal.ShapeError, match=r"not contiguous.*\.contiguous\(\)"):
         comm.all_reduce(torch.zeros(3, 4).t())
+    with pytest.raises(shoal.ShapeError, match="detach"):
+        comm.all_reduce(torch.zeros(3, requires_grad=True))
+    assert comm.all_gather(torch.ones(3, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("wrap", [lambda a: a, Exported], ids=["numpy", "dlpack"])
 def test_non_contiguous_is_an_error_that_says_so(wrap):
     square = np.zeros((4, 6), "float32")
     for view in (square.T, square[:, ::2], square[:, 1:3], square[::2], square[::-1]):
-        with pytest.raises(shoal.ShapeError, match=r"not contiguous and row-major; numpy.ascontiguousarray"):
+        with pytest.raises(shoal.ShapeError, match=r"row-major; numpy.ascontiguousarray.*\.contiguous\(\)"):
             comm.all_reduce(wrap(view))
     comm.all_reduce(wrap(square[1:3]))  # leading rows are contiguous
     comm.all_reduce(wrap(square[:1, :0].T))  # empty: strides mean nothing
@@ -148,8 +250,8 @@ def test_what_is_refused():
         comm.all_reduce(read_only)
     with pytest.raises(TypeError, match="NumPy array or an object with __dlpack__.*list"):
         comm.all_reduce([1.0])
-    with pytest.raises(shoal.ConfigError, match='"mean": expected sum, average'):
-        comm.all_reduce(np.zeros(3), op="mean")
+    with pytest.raises(shoal.ConfigError, match='"median": expected sum, average'):
+        comm.all_reduce(np.zeros(3), op="median")
     with pytest.raises(TypeError, match="needs an output"):
         comm.all_gather(np.zeros(3), async_op=True)
     with pytest.raises(ValueError, match="cut into"):

@@ -18,6 +18,7 @@ def packed(tmp_path):
 def test_pack_and_read(packed):
     tokens = shoal.data.open(packed)
     assert tokens.packed and tokens.vocab == 256 and len(tokens) == 21
+    assert repr(tokens) == f"<shoal.data.TokenFile {packed}: 21 tokens, u16, vocabulary of 256>"
     assert tokens[:].dtype == np.int32
     assert bytes(tokens[:].astype(np.uint8)) == b"first = 1\nsecond = 2\n"
     assert bytes(tokens[-3:].astype(np.uint8)) == b" 2\n"

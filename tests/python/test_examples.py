@@ -43,6 +43,13 @@ def test_python_example(python_lines):
     assert python_lines[-1].endswith("the same parameters on every rank")
 
 
+def test_python_example_without_arguments(tmp_path):
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "01_python_training" / "train.py")], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "usage: python train.py TEXT [key=value ...]\n"
+
+
 def test_cpp_example_with_the_installed_package(text, python_lines, tmp_path):
     if not (BUILD / "cmake_install.cmake").exists():
         pytest.skip(f"{BUILD} is not a build tree")

@@ -53,6 +53,28 @@ def test_job_errors(text):
         shoal.Job(small(text)).resolved(4)
 
 
+def test_one_override_may_be_a_string(text):
+    assert shoal.Job(small(text), "train.steps=2")["train"]["steps"] == 2
+    assert shoal.Trainer(small(text), "train.steps=2", group=shoal._core.make_self()).job["train"]["steps"] == 2
+
+
+def test_none_is_named():
+    with pytest.raises(shoal.ConfigError, match="^train.steps = None: expected a value"):
+        shoal.Job({"train": {"steps": None}})
+    with pytest.raises(shoal.ConfigError, match="^optimizer.betas = None"):
+        shoal.Job(overrides={"optimizer": {"betas": [0.9, None]}})
+
+
+def test_a_trainer_of_nothing_says_what_it_needs():
+    with pytest.raises(shoal.ConfigError, match="Trainer: no job.*a dict.*the path.*data.*train"):
+        shoal.Trainer()
+
+
+def test_trainer_repr(text):
+    trainer = shoal.Trainer(small(text), group=shoal._core.make_self())
+    assert repr(trainer) == "<shoal.Trainer of gpt, 6 steps: rank 0 of 1>"
+
+
 def test_memory_is_predicted(text):
     bytes_ = shoal.Job(small(text)).predict_memory(ranks=2)
     assert bytes_["total"] == sum(v for k, v in bytes_.items() if k != "total") > 0

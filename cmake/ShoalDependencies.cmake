@@ -59,8 +59,13 @@ endif()
 shoal_feature(MPI "${mpi_found}" "no MPI was found (Debian: libopenmpi-dev)")
 
 # The CUDA device and the NCCL backend are not written yet: saying so here keeps `shoal info` true.
-shoal_feature(CUDA FALSE "the cuda device is not part of this release")
-shoal_feature(NCCL FALSE "the nccl backend is not part of this release")
+foreach(feature CUDA NCCL)
+  if(SHOAL_WITH_${feature} STREQUAL "ON")
+    message(FATAL_ERROR "SHOAL_WITH_${feature}=ON, but ${feature} is not part of this release")
+  endif()
+  set(SHOAL_HAVE_${feature} 0)
+  set(SHOAL_WHY_${feature} "not part of this release")
+endforeach()
 
 set(python_found FALSE)
 set(python_why "no Python development files or no pybind11 (Debian: python3-dev pybind11-dev)")

@@ -73,7 +73,12 @@ function(shoal_tests folder)
       target_link_libraries(${name} PRIVATE OpenMP::OpenMP_CXX)
     endif()
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "SHOAL_CHECK=1")
+    set(timeout 300)
+    if(SHOAL_SANITIZE)  # several times slower
+      set(timeout 1200)
+      target_compile_definitions(${name} PRIVATE SHOAL_SANITIZED=1)
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} ENVIRONMENT "SHOAL_CHECK=1")
   endforeach()
 endfunction()
 

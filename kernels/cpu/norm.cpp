@@ -152,7 +152,7 @@ void backward(const NormBackward& a) {
       block_backward<centred, false>(a, begin, end, a.partial + b * width);
   });
   if (blocks == 0) {
-    if (a.accumulate) return;
+    if (a.accumulate || a.shards * H == 0) return;
     memset(a.dweight, 0, sizeof(float) * static_cast<size_t>(a.shards * H));
     if constexpr (centred) memset(a.dbias, 0, sizeof(float) * static_cast<size_t>(a.shards * H));
     return;

@@ -11,6 +11,7 @@
 #include "cli/report.hpp"
 #include "shoal/comm/bootstrap.hpp"
 #include "shoal/core/env.hpp"
+#include "shoal/core/error.hpp"
 #include "shoal/core/log.hpp"
 #include "shoal/train/trainer.hpp"
 
@@ -52,6 +53,12 @@ int train(const Arguments& arguments) {
   comm_options.timeout = std::chrono::duration<double>(job.comm.timeout);
   const bool automatic = job.comm.backend == "auto";
   if (job.comm.backend == "local" || (automatic && env::comm_backend() == "local")) {
+    if (const LaunchInfo launch = launch_info(); launch.world_size > 1)
+      throw ConfigError(fmt::format(
+          "comm.backend = local makes its ranks in one process (parallel.data of them), but this is process "
+          "{} of {} "
+          "that a launcher ({}) started: leave comm.backend = auto under it, or start one process",
+          launch.rank, launch.world_size, launch.launcher));
     const int ranks = static_cast<int>(std::max<std::int64_t>(1, job.parallel.data));
     run_local(
         ranks, [&](const std::shared_ptr<Communicator>& comm) { train_rank(job, comm, arguments.quiet); },

@@ -123,10 +123,11 @@ Job resolve(const Job& given, int ranks) {
                     r.data, r.tensor));
   }
   if (r.on && r.data % dp != 0) {
-    throw ConfigError(
-        fmt::format("reproducible.data = {} does not divide by {} data-parallel ranks; rank counts that "
-                    "would do: {}",
-                    r.data, dp, divisors(r.data)));
+    throw ConfigError(fmt::format(
+        "reproducible.data = {} does not divide by {} data-parallel ranks: set it to a multiple of {} that "
+        "divides the global batch (it is part of the job: the bits are the same on every rank count that "
+        "divides it), or use a rank count that divides {}: {}",
+        r.data, dp, dp, r.data, divisors(r.data)));
   }
   auto& t = job.train;
   const std::int64_t V = r.on ? r.data : dp;
@@ -148,6 +149,11 @@ Job resolve(const Job& given, int ranks) {
   job.schedule.steps = t.steps;
   if (t.steps > 0) optim::check(job.schedule);
   if (t.device == "auto") t.device = "cpu";
+  if (job.run.dir.empty() && (job.run.name.empty() || job.run.name == "." || job.run.name == ".." ||
+                              job.run.name.find('/') != std::string::npos))
+    throw ConfigError(fmt::format(
+        "run.name = \"{}\": expected a plain name for a directory below runs/ (run.dir takes any path)",
+        job.run.name));
   if (job.run.dir.empty()) job.run.dir = "runs/" + job.run.name;
   return job;
 }

@@ -9,7 +9,12 @@ namespace {
 
 class Local : public testing::TestWithParam<Case> {};
 TEST_P(Local, Holds) { run_local(GetParam().ranks, GetParam().check.run); }
-INSTANTIATE_TEST_SUITE_P(Contract, Local, testing::ValuesIn(cases({1, 2, 3, 4, 5, 8})), [](const auto& info) {
+#ifdef SHOAL_SANITIZED
+const std::vector<int> rank_counts{1, 2, 3, 5};  // eight spinning ranks on two cores take minutes there
+#else
+const std::vector<int> rank_counts{1, 2, 3, 4, 5, 8};
+#endif
+INSTANTIATE_TEST_SUITE_P(Contract, Local, testing::ValuesIn(cases(rank_counts)), [](const auto& info) {
   return std::string(info.param.check.name) + "_" + std::to_string(info.param.ranks);
 });
 

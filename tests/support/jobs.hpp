@@ -1,6 +1,7 @@
 // Small jobs and their data, for tests of training.
 #pragma once
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,11 @@ inline std::string sample_text(std::int64_t n) {
 
 // A job of one or two small layers on a text of its own in `dir`, with records in dir/run.
 inline train::Job tiny_job(const TempDir& dir, const std::vector<std::string>& more = {}) {
-  if (!std::filesystem::exists(dir / "text.txt")) dir.write("text.txt", sample_text(6000));
+  static std::mutex writing;  // several ranks of one process ask for the same job
+  {
+    std::lock_guard lock(writing);
+    if (!std::filesystem::exists(dir / "text.txt")) dir.write("text.txt", sample_text(6000));
+  }
   std::vector<std::string> items = {"data.train=" + (dir / "text.txt"),
                                     "run.dir=" + (dir / "run"),
                                     "model.layers=2",

@@ -183,9 +183,11 @@ TEST(Job, ResolveNamesAllFactorsAndWhatWouldDo) {
   EXPECT_MESSAGE(
       resolve(job_of({"reproducible.on=true", "reproducible.data=12", "train.global_batch=12"}), 5),
       ConfigError,
-      "reproducible.data = 12 does not divide by 5 data-parallel ranks; rank counts that would do: 1, 2, 3, "
-      "4, 6 "
-      "or 12");
+      "reproducible.data = 12 does not divide by 5 data-parallel ranks: set it to a multiple of 5 that "
+      "divides the "
+      "global batch (it is part of the job: the bits are the same on every rank count that divides it), or "
+      "use a rank "
+      "count that divides 12: 1, 2, 3, 4, 6 or 12");
   EXPECT_MESSAGE(resolve(job_of({"reproducible.on=true", "reproducible.data=12", "train.global_batch=8"}), 1),
                  ConfigError,
                  "train.global_batch = 8 does not divide by reproducible.data = 12; global batches that "

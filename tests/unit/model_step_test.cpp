@@ -135,7 +135,7 @@ TEST(ModelStep, ObserverSeesEveryLayer) {
   t.model->backward(saved, mb);
   for (const char* layer :
        {"wte", "blocks.1.ln_1", "blocks.1.attn.qkv", "blocks.1.attn.heads", "blocks.1.attn", "blocks.1.ln_2",
-        "blocks.1.mlp.fc", "blocks.1.mlp.gelu", "blocks.1.mlp", "ln_f", "lm_head", "loss"})
+        "blocks.1.mlp.gelu_slope", "blocks.1.mlp.gelu", "blocks.1.mlp", "ln_f", "lm_head", "loss"})
     EXPECT_EQ(activations[layer], 1) << layer;
   for (const char* layer : {"lm_head", "ln_f", "blocks.1.mlp.fc", "blocks.1.mlp", "blocks.0.attn.heads",
                             "blocks.0.attn.qkv", "blocks.0.attn"})

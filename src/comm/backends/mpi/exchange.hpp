@@ -33,11 +33,13 @@ class Exchange {
 
  private:
   std::vector<int> waited_for();
+  void check_lengths(int code, const std::vector<MPI_Status>& statuses) const;
 
   Runtime& runtime_;
   MPI_Comm comm_;
   std::vector<MPI_Request> receives_, sends_;
   std::vector<int> receive_from_, send_to_;
+  std::vector<int> receive_bytes_;  // what each receive expects
 };
 
 }  // namespace shoal::comm::mpi

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "shoal/core/build_info.hpp"
 #include "shoal/core/cpu_info.hpp"
 #include "shoal/core/error.hpp"
+#include "shoal/core/hash.hpp"
 #include "shoal/train/agree.hpp"
 #include "train/host.hpp"
 #include "train/trainer_impl.hpp"
@@ -13,7 +15,7 @@
 namespace shoal::train {
 namespace {
 
-constexpr std::size_t width = 4096;  // bytes of a rank's text
+constexpr std::size_t width = 16384;  // bytes of a rank's text, which may hold three paths
 
 // Every rank learns rank 0's text; throws on all ranks where one differs.
 void compare(Communicator& comm, const Stream& stream, const std::string& text, const std::string& what) {
@@ -34,12 +36,24 @@ void compare(Communicator& comm, const Stream& stream, const std::string& text, 
   });
 }
 
+// What is cheap to know of a file that every host opens for itself: of text its size and a look at both ends.
+std::string describe(const data::TokenFile& file) {
+  const std::int64_t n = std::min<std::int64_t>(file.tokens(), 4096);
+  std::vector<std::int32_t> ends(static_cast<std::size_t>(2 * n));
+  file.read(0, n, ends.data());
+  file.read(file.tokens() - n, n, ends.data() + n);
+  return fmt::format("{} tokens of {}, checksum {}, hash of both ends {}", file.tokens(), name(file.dtype()),
+                     hex(file.checksum()), hex(hash_bytes(ends.data(), ends.size() * sizeof(ends[0]))));
+}
+
 }  // namespace
 
-void compare_ranks(const Job& job, Communicator& comm, const Stream& stream) {
+void compare_ranks(const Job& job, const data::DataSplit& data, Communicator& comm, const Stream& stream) {
   Job shared = job;
   shared.train.threads = 0;  // hosts may have different numbers of cores
   compare(comm, stream, to_toml(shared), "the job");
+  compare(comm, stream, describe(data.train.file()), "the content of data.train");
+  if (data.val) compare(comm, stream, describe(data.val->file()), "the content of the validation data");
   if (job.reproducible.on)
     compare(comm, stream, fmt::format("shoal {}\n{}\n{}", version(), build_description(), name(isa())),
             "the build");

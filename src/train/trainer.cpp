@@ -39,7 +39,7 @@ Trainer::Impl::Impl(const Job& given, std::shared_ptr<Communicator> c, TrainerOp
     sampler.emplace(data->train.samples(), job.train.global_batch, job.data.seed);
     model = models::make_model(job.model);
   });
-  compare_ranks(job, *comm, stream);
+  compare_ranks(job, *data, *comm, stream);
   prepare_records();
   if (options.on_start && comm->rank() == 0)
     options.on_start(predict_memory(job, comm->size(), comm->rank()));

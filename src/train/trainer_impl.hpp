@@ -59,6 +59,6 @@ struct Trainer::Impl {
 };
 
 // Identifies build, instruction set and job: throws ConfigError, on all ranks, where these differ and matter.
-void compare_ranks(const Job& job, Communicator& comm, const Stream& stream);
+void compare_ranks(const Job& job, const data::DataSplit& data, Communicator& comm, const Stream& stream);
 
 }  // namespace shoal::train

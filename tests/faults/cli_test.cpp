@@ -270,6 +270,22 @@ TEST_F(Cli, RanksWithDifferentJobsAreRefused) {
             std::string::npos)
       << r.output;
 }
+
+TEST_F(Cli, RanksWithDifferentDataAreRefused) {
+  ASSERT_EQ(test::shell(fmt::format("mkdir {0}/host0 {0}/host1", dir_.path().string())).code, 0);
+  const std::string text = test::sample_text(6000);
+  dir_.write("host0/text.txt", text);
+  dir_.write("host1/text.txt", text.substr(0, 5900));  // one host has an older file
+  dir_.write("each.sh",
+             fmt::format("cd host${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} && exec {} train --quiet {}\n",
+                         SHOAL_CLI, keys_));
+  const Result r = test::shell(fmt::format("cd {} && timeout 120 sh {}/tests/mpirun.sh 2 sh each.sh",
+                                           dir_.path().string(), SHOAL_SOURCE_DIR));
+  EXPECT_EQ(r.code, 2) << r.output;
+  EXPECT_NE(r.output.find("rank 1: the content of data.train differs between ranks: \"5900 tokens of u8"),
+            std::string::npos)
+      << r.output;
+}
 #endif
 
 }  // namespace

@@ -140,6 +140,7 @@ void finish(const float* sum, float* out, int64_t begin, int64_t end, bool accum
 
 template <bool centred>
 void backward(const NormBackward& a) {
+  if (a.hidden == 0) return;
   const int64_t H = a.hidden, width = (centred ? 2 : 1) * H;
   const int64_t shard_rows = a.rows / a.shards, blocks = norm_blocks(shard_rows);
   parallel_for(a.shards * blocks, a.rows * H * 16, [&](int64_t b) {
@@ -152,7 +153,7 @@ void backward(const NormBackward& a) {
       block_backward<centred, false>(a, begin, end, a.partial + b * width);
   });
   if (blocks == 0) {
-    if (a.accumulate || a.shards * H == 0) return;
+    if (a.accumulate) return;
     memset(a.dweight, 0, sizeof(float) * static_cast<size_t>(a.shards * H));
     if constexpr (centred) memset(a.dbias, 0, sizeof(float) * static_cast<size_t>(a.shards * H));
     return;

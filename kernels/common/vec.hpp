@@ -17,9 +17,15 @@ constexpr int lanes = 16;
 
 #if defined(SHOAL_ISA_avx512)
 
-struct vf { __m512 v; };
-struct vi { __m512i v; };
-struct vmask { __mmask16 v; };
+struct vf {
+  __m512 v;
+};
+struct vi {
+  __m512i v;
+};
+struct vmask {
+  __mmask16 v;
+};
 SHOAL_INLINE vf load(const float* p) { return {_mm512_loadu_ps(p)}; }
 SHOAL_INLINE void store(float* p, vf a) { _mm512_storeu_ps(p, a.v); }
 SHOAL_INLINE vi load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
@@ -45,15 +51,27 @@ SHOAL_INLINE vf round_nearest(vf a) {
 SHOAL_INLINE vi to_int(vf a) { return {_mm512_cvtps_epi32(a.v)}; }  // a integral and in range
 SHOAL_INLINE vi operator+(vi a, vi b) { return {_mm512_add_epi32(a.v, b.v)}; }
 SHOAL_INLINE vi operator-(vi a, vi b) { return {_mm512_sub_epi32(a.v, b.v)}; }
-template <int n> SHOAL_INLINE vi shift_left(vi a) { return {_mm512_slli_epi32(a.v, n)}; }
-template <int n> SHOAL_INLINE vi shift_right_signed(vi a) { return {_mm512_srai_epi32(a.v, n)}; }
+template <int n>
+SHOAL_INLINE vi shift_left(vi a) {
+  return {_mm512_slli_epi32(a.v, n)};
+}
+template <int n>
+SHOAL_INLINE vi shift_right_signed(vi a) {
+  return {_mm512_srai_epi32(a.v, n)};
+}
 SHOAL_INLINE vf as_float(vi a) { return {_mm512_castsi512_ps(a.v)}; }
 
 #elif defined(SHOAL_ISA_avx2)
 
-struct vf { __m256 a, b; };
-struct vi { __m256i a, b; };
-struct vmask { __m256 a, b; };
+struct vf {
+  __m256 a, b;
+};
+struct vi {
+  __m256i a, b;
+};
+struct vmask {
+  __m256 a, b;
+};
 SHOAL_INLINE vf load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 SHOAL_INLINE void store(float* p, vf x) {
   _mm256_storeu_ps(p, x.a);
@@ -74,7 +92,9 @@ SHOAL_INLINE vf operator+(vf x, vf y) { return {_mm256_add_ps(x.a, y.a), _mm256_
 SHOAL_INLINE vf operator-(vf x, vf y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
 SHOAL_INLINE vf operator*(vf x, vf y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
 SHOAL_INLINE vf operator/(vf x, vf y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
-SHOAL_INLINE vf fma(vf x, vf y, vf z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+SHOAL_INLINE vf fma(vf x, vf y, vf z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
 SHOAL_INLINE vf vsqrt(vf x) { return {_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
 SHOAL_INLINE vf max(vf x, vf y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 SHOAL_INLINE vf min(vf x, vf y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
@@ -96,42 +116,110 @@ SHOAL_INLINE vf round_nearest(vf x) {
 SHOAL_INLINE vi to_int(vf x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 SHOAL_INLINE vi operator+(vi x, vi y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 SHOAL_INLINE vi operator-(vi x, vi y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
-template <int n> SHOAL_INLINE vi shift_left(vi x) { return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)}; }
-template <int n> SHOAL_INLINE vi shift_right_signed(vi x) {
+template <int n>
+SHOAL_INLINE vi shift_left(vi x) {
+  return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+template <int n>
+SHOAL_INLINE vi shift_right_signed(vi x) {
   return {_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
 }
 SHOAL_INLINE vf as_float(vi x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 
 #else  // generic: arrays that the compiler vectorises as it can
 
-struct vf { float v[16]; };
-struct vi { int32_t v[16]; };
-struct vmask { bool v[16]; };
+struct vf {
+  float v[16];
+};
+struct vi {
+  int32_t v[16];
+};
+struct vmask {
+  bool v[16];
+};
 #define SHOAL_LANES for (int i = 0; i < 16; ++i)
-SHOAL_INLINE vf load(const float* p) { vf r; memcpy(r.v, p, sizeof r.v); return r; }
+SHOAL_INLINE vf load(const float* p) {
+  vf r;
+  memcpy(r.v, p, sizeof r.v);
+  return r;
+}
 SHOAL_INLINE void store(float* p, vf a) { memcpy(p, a.v, sizeof a.v); }
-SHOAL_INLINE vi load(const int32_t* p) { vi r; memcpy(r.v, p, sizeof r.v); return r; }
-SHOAL_INLINE vi load(const uint32_t* p) { vi r; memcpy(r.v, p, sizeof r.v); return r; }
+SHOAL_INLINE vi load(const int32_t* p) {
+  vi r;
+  memcpy(r.v, p, sizeof r.v);
+  return r;
+}
+SHOAL_INLINE vi load(const uint32_t* p) {
+  vi r;
+  memcpy(r.v, p, sizeof r.v);
+  return r;
+}
 SHOAL_INLINE void store(int32_t* p, vi a) { memcpy(p, a.v, sizeof a.v); }
-SHOAL_INLINE vf set1(float x) { vf r; SHOAL_LANES r.v[i] = x; return r; }
-SHOAL_INLINE vi seti(int32_t x) { vi r; SHOAL_LANES r.v[i] = x; return r; }
-SHOAL_INLINE vf operator+(vf a, vf b) { SHOAL_LANES a.v[i] = a.v[i] + b.v[i]; return a; }
-SHOAL_INLINE vf operator-(vf a, vf b) { SHOAL_LANES a.v[i] = a.v[i] - b.v[i]; return a; }
-SHOAL_INLINE vf operator*(vf a, vf b) { SHOAL_LANES a.v[i] = a.v[i] * b.v[i]; return a; }
-SHOAL_INLINE vf operator/(vf a, vf b) { SHOAL_LANES a.v[i] = a.v[i] / b.v[i]; return a; }
-SHOAL_INLINE vf fma(vf a, vf b, vf c) { SHOAL_LANES a.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]); return a; }
-SHOAL_INLINE vf vsqrt(vf a) { SHOAL_LANES a.v[i] = __builtin_sqrtf(a.v[i]); return a; }
-SHOAL_INLINE vf max(vf a, vf b) { SHOAL_LANES a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
-SHOAL_INLINE vf min(vf a, vf b) { SHOAL_LANES a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i]; return a; }
-SHOAL_INLINE vmask less(vf a, vf b) { vmask m; SHOAL_LANES m.v[i] = a.v[i] < b.v[i]; return m; }
+SHOAL_INLINE vf set1(float x) {
+  vf r;
+  SHOAL_LANES r.v[i] = x;
+  return r;
+}
+SHOAL_INLINE vi seti(int32_t x) {
+  vi r;
+  SHOAL_LANES r.v[i] = x;
+  return r;
+}
+SHOAL_INLINE vf operator+(vf a, vf b) {
+  SHOAL_LANES a.v[i] = a.v[i] + b.v[i];
+  return a;
+}
+SHOAL_INLINE vf operator-(vf a, vf b) {
+  SHOAL_LANES a.v[i] = a.v[i] - b.v[i];
+  return a;
+}
+SHOAL_INLINE vf operator*(vf a, vf b) {
+  SHOAL_LANES a.v[i] = a.v[i] * b.v[i];
+  return a;
+}
+SHOAL_INLINE vf operator/(vf a, vf b) {
+  SHOAL_LANES a.v[i] = a.v[i] / b.v[i];
+  return a;
+}
+SHOAL_INLINE vf fma(vf a, vf b, vf c) {
+  SHOAL_LANES a.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  return a;
+}
+SHOAL_INLINE vf vsqrt(vf a) {
+  SHOAL_LANES a.v[i] = __builtin_sqrtf(a.v[i]);
+  return a;
+}
+SHOAL_INLINE vf max(vf a, vf b) {
+  SHOAL_LANES a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  return a;
+}
+SHOAL_INLINE vf min(vf a, vf b) {
+  SHOAL_LANES a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
+  return a;
+}
+SHOAL_INLINE vmask less(vf a, vf b) {
+  vmask m;
+  SHOAL_LANES m.v[i] = a.v[i] < b.v[i];
+  return m;
+}
 SHOAL_INLINE vmask less_unsigned(vi a, vi b) {
   vmask m;
   SHOAL_LANES m.v[i] = static_cast<uint32_t>(a.v[i]) < static_cast<uint32_t>(b.v[i]);
   return m;
 }
-SHOAL_INLINE vf select(vmask m, vf yes, vf no) { SHOAL_LANES yes.v[i] = m.v[i] ? yes.v[i] : no.v[i]; return yes; }
-SHOAL_INLINE vf round_nearest(vf a) { SHOAL_LANES a.v[i] = __builtin_rintf(a.v[i]); return a; }
-SHOAL_INLINE vi to_int(vf a) { vi r; SHOAL_LANES r.v[i] = static_cast<int32_t>(a.v[i]); return r; }
+SHOAL_INLINE vf select(vmask m, vf yes, vf no) {
+  SHOAL_LANES yes.v[i] = m.v[i] ? yes.v[i] : no.v[i];
+  return yes;
+}
+SHOAL_INLINE vf round_nearest(vf a) {
+  SHOAL_LANES a.v[i] = __builtin_rintf(a.v[i]);
+  return a;
+}
+SHOAL_INLINE vi to_int(vf a) {
+  vi r;
+  SHOAL_LANES r.v[i] = static_cast<int32_t>(a.v[i]);
+  return r;
+}
 SHOAL_INLINE vi operator+(vi a, vi b) {
   SHOAL_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) + static_cast<uint32_t>(b.v[i]));
   return a;
@@ -140,12 +228,21 @@ SHOAL_INLINE vi operator-(vi a, vi b) {
   SHOAL_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) - static_cast<uint32_t>(b.v[i]));
   return a;
 }
-template <int n> SHOAL_INLINE vi shift_left(vi a) {
+template <int n>
+SHOAL_INLINE vi shift_left(vi a) {
   SHOAL_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << n);
   return a;
 }
-template <int n> SHOAL_INLINE vi shift_right_signed(vi a) { SHOAL_LANES a.v[i] = a.v[i] >> n; return a; }
-SHOAL_INLINE vf as_float(vi a) { vf r; memcpy(r.v, a.v, sizeof r.v); return r; }
+template <int n>
+SHOAL_INLINE vi shift_right_signed(vi a) {
+  SHOAL_LANES a.v[i] = a.v[i] >> n;
+  return a;
+}
+SHOAL_INLINE vf as_float(vi a) {
+  vf r;
+  memcpy(r.v, a.v, sizeof r.v);
+  return r;
+}
 #undef SHOAL_LANES
 
 #endif

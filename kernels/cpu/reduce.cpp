@@ -125,14 +125,10 @@ void combine_all(const void* const* sources, int n, void* dst, int64_t count, in
 template <class Storage>
 void combine_any(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
   switch (op) {
-    case 0:
-      return combine_all<Storage, Sum>(sources, n, dst, count, divisor);
-    case 1:
-      return combine_all<Storage, Min>(sources, n, dst, count, divisor);
-    case 2:
-      return combine_all<Storage, Max>(sources, n, dst, count, divisor);
-    default:
-      return combine_all<Storage, Product>(sources, n, dst, count, divisor);
+    case 0: return combine_all<Storage, Sum>(sources, n, dst, count, divisor);
+    case 1: return combine_all<Storage, Min>(sources, n, dst, count, divisor);
+    case 2: return combine_all<Storage, Max>(sources, n, dst, count, divisor);
+    default: return combine_all<Storage, Product>(sources, n, dst, count, divisor);
   }
 }
 
@@ -177,22 +173,14 @@ void sum_f32(const void* const* given, void* dst, int64_t count, int divisor) {
 
 void combine_f32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
   if (op == 0) switch (n) {
-      case 2:
-        return sum_f32<2>(sources, dst, count, divisor);
-      case 3:
-        return sum_f32<3>(sources, dst, count, divisor);
-      case 4:
-        return sum_f32<4>(sources, dst, count, divisor);
-      case 5:
-        return sum_f32<5>(sources, dst, count, divisor);
-      case 6:
-        return sum_f32<6>(sources, dst, count, divisor);
-      case 7:
-        return sum_f32<7>(sources, dst, count, divisor);
-      case 8:
-        return sum_f32<8>(sources, dst, count, divisor);
-      default:
-        break;
+      case 2: return sum_f32<2>(sources, dst, count, divisor);
+      case 3: return sum_f32<3>(sources, dst, count, divisor);
+      case 4: return sum_f32<4>(sources, dst, count, divisor);
+      case 5: return sum_f32<5>(sources, dst, count, divisor);
+      case 6: return sum_f32<6>(sources, dst, count, divisor);
+      case 7: return sum_f32<7>(sources, dst, count, divisor);
+      case 8: return sum_f32<8>(sources, dst, count, divisor);
+      default: break;
     }
   combine_any<Plain<float>>(op, sources, n, dst, count, divisor);
 }

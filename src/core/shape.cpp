@@ -14,7 +14,8 @@ Shape::Shape(std::initializer_list<std::int64_t> extents)
 Shape::Shape(const std::int64_t* extents, int rank) : rank_(rank) {
   if (rank > max_rank) throw ShapeError(fmt::format("a shape of rank {}: at most {}", rank, max_rank));
   for (int i = 0; i < rank; ++i) {
-    if (extents[i] < 0) throw ShapeError(fmt::format("a negative extent, {}, in dimension {}", extents[i], i));
+    if (extents[i] < 0)
+      throw ShapeError(fmt::format("a negative extent, {}, in dimension {}", extents[i], i));
     extents_[i] = extents[i];
   }
 }
@@ -33,7 +34,9 @@ Shape Shape::with_leading(std::int64_t n) const {
   return s;
 }
 
-bool Shape::operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+bool Shape::operator==(const Shape& other) const {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
 
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
 

@@ -14,23 +14,15 @@ void combine(Combine op, DType dtype, const void* const* sources, int n, void* d
   if (count == 0) return;
   const int code = static_cast<int>(op);
   switch (dtype) {
-    case DType::f32:
-      return SHOAL_PICK(combine_f32)(code, sources, n, dst, count, divisor);
-    case DType::f64:
-      return SHOAL_PICK(combine_f64)(code, sources, n, dst, count, divisor);
-    case DType::f16:
-      return SHOAL_PICK(combine_f16)(code, sources, n, dst, count, divisor);
-    case DType::bf16:
-      return SHOAL_PICK(combine_bf16)(code, sources, n, dst, count, divisor);
-    case DType::i32:
-      return SHOAL_PICK(combine_i32)(code, sources, n, dst, count, divisor);
-    case DType::i64:
-      return SHOAL_PICK(combine_i64)(code, sources, n, dst, count, divisor);
-    case DType::u8:
-      return SHOAL_PICK(combine_u8)(code, sources, n, dst, count, divisor);
+    case DType::f32: return SHOAL_PICK(combine_f32)(code, sources, n, dst, count, divisor);
+    case DType::f64: return SHOAL_PICK(combine_f64)(code, sources, n, dst, count, divisor);
+    case DType::f16: return SHOAL_PICK(combine_f16)(code, sources, n, dst, count, divisor);
+    case DType::bf16: return SHOAL_PICK(combine_bf16)(code, sources, n, dst, count, divisor);
+    case DType::i32: return SHOAL_PICK(combine_i32)(code, sources, n, dst, count, divisor);
+    case DType::i64: return SHOAL_PICK(combine_i64)(code, sources, n, dst, count, divisor);
+    case DType::u8: return SHOAL_PICK(combine_u8)(code, sources, n, dst, count, divisor);
     case DType::u16:
-    case DType::u32:
-      break;
+    case DType::u32: break;
   }
   throw ShapeError(fmt::format("combine: no arithmetic on {} (f32, f64, f16, bf16, i32, i64 and u8 have it)",
                                name(dtype)));

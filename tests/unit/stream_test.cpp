@@ -22,7 +22,12 @@ TEST(Stream, WorkAfterAWaitKeepsItsOrder) {
   std::atomic<bool> release{false};
   std::atomic<int> order{0};
   // Blocks a's worker: a waits for an event of b, whose own queue is held by a task.
-  std::thread holder([&] { b.host_task([&] { while (!release) std::this_thread::yield(); order = 1; }); });
+  std::thread holder([&] {
+    b.host_task([&] {
+      while (!release) std::this_thread::yield();
+      order = 1;
+    });
+  });
   while (b.record().query()) std::this_thread::yield();
   const Event held = b.record();
   a.wait(held);
@@ -38,7 +43,11 @@ TEST(Stream, WorkAfterAWaitKeepsItsOrder) {
 TEST(Stream, SynchronizeRethrowsWhatAQueuedTaskThrew) {
   const Stream a = Stream::create({}), b = Stream::create({});
   std::atomic<bool> release{false};
-  std::thread holder([&] { b.host_task([&] { while (!release) std::this_thread::yield(); }); });
+  std::thread holder([&] {
+    b.host_task([&] {
+      while (!release) std::this_thread::yield();
+    });
+  });
   while (b.record().query()) std::this_thread::yield();
   a.wait(b.record());
   bool later = false;

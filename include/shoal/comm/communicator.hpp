@@ -34,9 +34,9 @@ class Work {
  public:
   Work() = default;
   explicit Work(std::shared_ptr<WorkImpl> impl) : impl_(std::move(impl)) {}
-  bool is_completed() const;             // never blocks; true also when it failed
-  void synchronize() const;              // blocks the host; throws what the operation threw
-  void wait(const Stream& stream) const; // later work of `stream` starts after it; never blocks the host
+  bool is_completed() const;              // never blocks; true also when it failed
+  void synchronize() const;               // blocks the host; throws what the operation threw
+  void wait(const Stream& stream) const;  // later work of `stream` starts after it; never blocks the host
  private:
   std::shared_ptr<WorkImpl> impl_;
 };
@@ -60,10 +60,10 @@ class Communicator {
   virtual std::shared_ptr<Allocator> allocator() = 0;
 
   // -- blocking ----------------------------------------------------------------------------------
-  void all_reduce(const Tensor& t, ReduceOp op = ReduceOp::sum);                    // in place
+  void all_reduce(const Tensor& t, ReduceOp op = ReduceOp::sum);  // in place
   void all_reduce(const Tensor& in, const Tensor& out, ReduceOp op);
   void reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op = ReduceOp::sum);  // in = size x out
-  void all_gather(const Tensor& in, const Tensor& out);                             // out = size x in
+  void all_gather(const Tensor& in, const Tensor& out);                                   // out = size x in
   void broadcast(const Tensor& t, int root);
   void reduce(const Tensor& in, const Tensor& out, int root, ReduceOp op = ReduceOp::sum);
   void all_to_all(const Tensor& in, const Tensor& out);
@@ -94,8 +94,8 @@ class Communicator {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
-  struct Request;                              // one operation, as data (src/comm)
-  virtual Work submit(Request request) = 0;    // checked shapes; to be run in order
+  struct Request;                            // one operation, as data (src/comm)
+  virtual Work submit(Request request) = 0;  // checked shapes; to be run in order
 };
 
 }  // namespace shoal

@@ -6,13 +6,13 @@
 namespace shoal {
 
 struct Feature {
-  std::string name;    // "mpi", "cuda", ...
+  std::string name;  // "mpi", "cuda", ...
   bool present;
   std::string detail;  // a version when present, the reason when not
 };
 
-std::string version();                  // "0.1.0"
-std::string build_description();        // compiler, build type, sanitizers
+std::string version();            // "0.1.0"
+std::string build_description();  // compiler, build type, sanitizers
 std::vector<Feature> build_features();
 
 }  // namespace shoal

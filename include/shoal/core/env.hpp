@@ -8,10 +8,10 @@ namespace shoal::env {
 enum class Check { off, on, bits };
 
 std::optional<std::string> get(const char* name);  // unset and empty are the same
-Check check();                        // SHOAL_CHECK: 0 | 1 | bits; throws ConfigError on anything else
-std::optional<double> timeout();      // SHOAL_TIMEOUT, seconds, > 0
-std::optional<std::string> cpu_isa(); // SHOAL_CPU_ISA: generic | avx2 | avx512
-std::string log_level();              // SHOAL_LOG: error | warn | info | debug; default warn
+Check check();                              // SHOAL_CHECK: 0 | 1 | bits; throws ConfigError on anything else
+std::optional<double> timeout();            // SHOAL_TIMEOUT, seconds, > 0
+std::optional<std::string> cpu_isa();       // SHOAL_CPU_ISA: generic | avx2 | avx512
+std::string log_level();                    // SHOAL_LOG: error | warn | info | debug; default warn
 std::optional<std::string> comm_backend();  // SHOAL_COMM: self | local | mpi
 
 }  // namespace shoal::env

@@ -9,13 +9,13 @@ namespace shoal {
 
 // What a number is for. Values are part of the reproducible record: never renumber.
 enum class Purpose : std::uint16_t {
-  init = 1,                // initial values; layer = the parameter's index in model order
-  shuffle = 2,             // the permutation of an epoch
+  init = 1,     // initial values; layer = the parameter's index in model order
+  shuffle = 2,  // the permutation of an epoch
   dropout_embedding = 3,
-  dropout_attention = 4,   // on attention probabilities
+  dropout_attention = 4,  // on attention probabilities
   dropout_attention_out = 5,
   dropout_ffn_out = 6,
-  sample = 7,              // text generation
+  sample = 7,  // text generation
   stochastic_rounding = 8,
 };
 
@@ -39,14 +39,14 @@ static inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 
 struct RandomKey {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::init;
-  std::uint64_t batch = 0;   // below 2^48
-  std::uint32_t layer = 0;   // below 2^16
+  std::uint64_t batch = 0;  // below 2^48
+  std::uint32_t layer = 0;  // below 2^16
 
   std::array<std::uint32_t, 4> counter(std::uint64_t block) const {
-    return {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>((block >> 32) & 0xFFFFu) | layer << 16,
+    return {static_cast<std::uint32_t>(block),
+            static_cast<std::uint32_t>((block >> 32) & 0xFFFFu) | layer << 16,
             static_cast<std::uint32_t>(batch),
-            static_cast<std::uint32_t>((batch >> 32) & 0xFFFFu) |
-                static_cast<std::uint32_t>(purpose) << 16};
+            static_cast<std::uint32_t>((batch >> 32) & 0xFFFFu) | static_cast<std::uint32_t>(purpose) << 16};
   }
   std::array<std::uint32_t, 2> key() const {
     return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};

@@ -36,9 +36,10 @@ class Stream {
 
   Device device() const;
   const std::shared_ptr<Allocator>& allocator() const;
-  Event record() const;                // an event that completes with the work given so far
-  void wait(const Event& event) const; // later work of this stream starts after `event`; never blocks the host
-  void synchronize() const;            // blocks the host; rethrows what a task threw
+  Event record() const;  // an event that completes with the work given so far
+  void wait(
+      const Event& event) const;  // later work of this stream starts after `event`; never blocks the host
+  void synchronize() const;       // blocks the host; rethrows what a task threw
   // Runs a host function in the order of the stream. It must not touch this stream.
   void host_task(std::function<void()> task) const;
   bool empty() const { return impl_ == nullptr; }

@@ -6,6 +6,6 @@ namespace shoal {
 
 void set_num_threads(int n);  // n >= 1; throws ConfigError otherwise
 int num_threads();
-int hardware_threads();       // what this process may run on (its affinity mask)
+int hardware_threads();  // what this process may run on (its affinity mask)
 
 }  // namespace shoal

@@ -9,9 +9,9 @@
 namespace shoal::ops {
 
 struct Dropout {
-  double p = 0.0;                  // 0: no dropout, nothing is drawn
+  double p = 0.0;  // 0: no dropout, nothing is drawn
   RandomKey key;
-  std::int64_t first_sample = 0;   // index in the global batch of the microbatch's first sample
+  std::int64_t first_sample = 0;  // index in the global batch of the microbatch's first sample
 };
 
 // y = dropout(x).  x, y [tokens, hidden] (may be the same); seq = tokens a sample.

@@ -8,8 +8,8 @@
 namespace shoal::ops {
 
 // x, y [M, H]; weight, bias [H]; mean, rstd f32 [M] are written for the backward pass.
-void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps,
-                        const Tensor& y, const Tensor& mean, const Tensor& rstd);
+void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        float eps, const Tensor& y, const Tensor& mean, const Tensor& rstd);
 // dx [M, H] = gradient (+ dres, when defined: the gradient that bypasses the norm; dx may be dres or dy).
 // dweight, dbias [S, H] (+)= sums over token shard s, rows [s M/S, (s+1) M/S): blocks of 64 rows, then the tree.
 void layer_norm_backward(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight,

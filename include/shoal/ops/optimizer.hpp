@@ -14,11 +14,11 @@ namespace shoal::ops {
 // once each.
 struct AdamWStep {
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float decay;         // 1 - lr * weight_decay
-  float step_size;     // lr / bias1
-  float inv_sqrt_bias2;// 1 / sqrt(bias2)
+  float decay;           // 1 - lr * weight_decay
+  float step_size;       // lr / bias1
+  float inv_sqrt_bias2;  // 1 / sqrt(bias2)
   float eps;
-  float grad_scale;    // clipping
+  float grad_scale;  // clipping
 };
 void adamw_step(const Stream& stream, const Tensor& p, const Tensor& grad, const Tensor& m, const Tensor& v,
                 const AdamWStep& step);
@@ -30,7 +30,8 @@ struct SgdStep {
   float lr, momentum, weight_decay, grad_scale;
   bool nesterov = false, first = false;
 };
-void sgd_step(const Stream& stream, const Tensor& p, const Tensor& grad, const Tensor& buf, const SgdStep& step);
+void sgd_step(const Stream& stream, const Tensor& p, const Tensor& grad, const Tensor& buf,
+              const SgdStep& step);
 
 // out f64 [n / 256]: the sum of squares of each chunk of 256 elements of x [n] (n a multiple of 256), in FP64, in
 // fixed lanes (R8).

@@ -10,10 +10,10 @@ namespace shoal::shard {
 inline constexpr std::int64_t chunk = 256;  // elements; segments start at and are padded to multiples
 
 struct Segment {
-  std::int64_t tensor = 0;   // index in the list given
+  std::int64_t tensor = 0;  // index in the list given
   std::int64_t piece = 0;
-  std::int64_t offset = 0;   // in the flat buffer, elements, a multiple of 256
-  std::int64_t numel = 0;    // without padding
+  std::int64_t offset = 0;  // in the flat buffer, elements, a multiple of 256
+  std::int64_t numel = 0;   // without padding
   std::int64_t padded() const { return round_up(numel, chunk); }
 };
 

@@ -65,7 +65,7 @@ class CpuStream final : public StreamImpl {
   std::deque<std::function<void()>> queue_;
   bool running_ = false;  // a task runs, in the worker or inline
   bool stop_ = false;
-  int threads_ = 1;       // the caller's num_threads(), which the worker takes over
+  int threads_ = 1;  // the caller's num_threads(), which the worker takes over
   std::exception_ptr error_;
   std::thread worker_;
 };

@@ -23,26 +23,18 @@ const std::byte* at(const void* p, std::int64_t offset) { return static_cast<con
 void LocalCommunicator::share(const Operation& op, const std::vector<Header>& headers) const {
   if (op.count == 0) return;
   switch (op.kind) {
-    case Kind::all_reduce:
-      return share_all_reduce(op);
-    case Kind::reduce:
-      return share_reduce(op);
-    case Kind::reduce_scatter:
-      return share_reduce_scatter(op);
-    case Kind::all_gather:
-      return share_all_gather(op);
-    case Kind::broadcast:
-      return share_broadcast(op);
-    case Kind::all_to_all:
-      return share_all_to_all(op);
+    case Kind::all_reduce: return share_all_reduce(op);
+    case Kind::reduce: return share_reduce(op);
+    case Kind::reduce_scatter: return share_reduce_scatter(op);
+    case Kind::all_gather: return share_all_gather(op);
+    case Kind::broadcast: return share_broadcast(op);
+    case Kind::all_to_all: return share_all_to_all(op);
     case Kind::reduce_tree:
-    case Kind::reduce_scatter_tree:
-      return share_tree(op, headers);
+    case Kind::reduce_scatter_tree: return share_tree(op, headers);
     case Kind::barrier:
     case Kind::split:
     case Kind::send:
-    case Kind::recv:
-      return;
+    case Kind::recv: return;
   }
 }
 

@@ -155,24 +155,17 @@ void MpiCommunicator::run(const Operation& op) {
     case Kind::all_reduce:
       if (op.nbytes() * size() <= 65536) return all_reduce_small(op);
       return all_reduce(op);
-    case Kind::reduce:
-      return all_reduce(op);
-    case Kind::reduce_scatter:
-      return reduce_scatter(op);
-    case Kind::all_gather:
-      return all_gather(op);
-    case Kind::broadcast:
-      return broadcast(op);
-    case Kind::all_to_all:
-      return all_to_all(op);
+    case Kind::reduce: return all_reduce(op);
+    case Kind::reduce_scatter: return reduce_scatter(op);
+    case Kind::all_gather: return all_gather(op);
+    case Kind::broadcast: return broadcast(op);
+    case Kind::all_to_all: return all_to_all(op);
     case Kind::reduce_tree:
-    case Kind::reduce_scatter_tree:
-      return tree(op, headers);
+    case Kind::reduce_scatter_tree: return tree(op, headers);
     case Kind::barrier:
     case Kind::split:
     case Kind::send:
-    case Kind::recv:
-      return;
+    case Kind::recv: return;
   }
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "shoal/comm/bootstrap.hpp"
+#include "shoal/comm/store.hpp"
+#include "shoal/core/env.hpp"
 #include "shoal/core/error.hpp"
 
 namespace shoal {
@@ -114,6 +116,34 @@ LaunchInfo launch_info() {
   LaunchInfo none;
   none.launcher = "none";
   return none;
+}
+
+StoreOptions store_options(const LaunchInfo& launch, std::chrono::duration<double> timeout) {
+  StoreOptions options;
+  options.rank = launch.rank;
+  options.size = launch.world_size;
+  options.timeout = timeout;
+  options.token = store_token();
+  if (const auto store = env::store()) {  // of the launcher, which serves it
+    options.address = *store;
+    options.serve = false;
+    return options;
+  }
+  const char* host = std::getenv("MASTER_ADDR");
+  const auto port = number("MASTER_PORT");
+  const bool has_host = host && *host;
+  if (!has_host || !port)
+    throw ConfigError(
+        fmt::format("{} missing: the address and a free port of the host of rank 0, where the ranks meet",
+                    !has_host && !port ? "MASTER_ADDR and MASTER_PORT are"
+                    : has_host         ? "MASTER_PORT is"
+                                       : "MASTER_ADDR is"));
+  if (*port < 1 || *port > 65535)
+    throw ConfigError(fmt::format("MASTER_PORT={}: expected 1 to 65535", *port));
+  std::string name = host;
+  if (name.find(':') != std::string::npos && name[0] != '[') name = "[" + name + "]";  // IPv6
+  options.address = fmt::format("{}:{}", name, *port);
+  return options;
 }
 
 }  // namespace shoal

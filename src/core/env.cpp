@@ -44,4 +44,10 @@ std::string log_level() {
 
 std::optional<std::string> comm_backend() { return get("SHOAL_COMM"); }
 
+std::optional<std::string> token() { return get("SHOAL_TOKEN"); }
+
+std::optional<std::string> token_file() { return get("SHOAL_TOKEN_FILE"); }
+
+std::optional<std::string> store() { return get("SHOAL_STORE"); }
+
 }  // namespace shoal::env

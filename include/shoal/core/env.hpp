@@ -13,5 +13,8 @@ std::optional<double> timeout();            // SHOAL_TIMEOUT, seconds, > 0
 std::optional<std::string> cpu_isa();       // SHOAL_CPU_ISA: generic | avx2 | avx512
 std::string log_level();                    // SHOAL_LOG: error | warn | info | debug; default warn
 std::optional<std::string> comm_backend();  // SHOAL_COMM: self | local | mpi
+std::optional<std::string> token();         // SHOAL_TOKEN: the job's secret
+std::optional<std::string> token_file();    // SHOAL_TOKEN_FILE: a file that holds it
+std::optional<std::string> store();         // SHOAL_STORE: where ranks meet; set by `shoal run`
 
 }  // namespace shoal::env

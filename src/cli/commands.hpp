@@ -12,5 +12,6 @@ void add_train(CLI::App& app, Action& action);
 void add_sample(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_diff(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 
 }  // namespace shoal::cli

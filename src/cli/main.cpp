@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   add_sample(app, action);
   add_data(app, action);
   add_diff(app, action);
+  add_bench(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

@@ -1,5 +1,8 @@
 #include "shoal/core/cpu_info.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <fmt/format.h>
 
 #include <fstream>
@@ -10,16 +13,27 @@
 namespace shoal {
 namespace {
 
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports knows it.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
+// Asks for everything that kernels/CMakeLists.txt lets the compiler use; avx2 and avx512 are only reported where the
+// system saves those registers.
 Isa best() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) return Isa::generic;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("fma"))
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return Isa::avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
-#endif
+  return Isa::avx2;
+#else
   return Isa::generic;
+#endif
 }
 
 Isa choose() {

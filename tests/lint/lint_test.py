@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Every rule of the lint finds a violation planted for it, and nothing in a tree that keeps the rules."""
 import pathlib
+import platform
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -8,6 +10,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import format_check
+import instructions
 from lint import violations
 
 CLEAN = {
@@ -138,6 +141,28 @@ class Planted(unittest.TestCase):
             good.write_text("int f() { return 1; }\n")
             bad.write_text("int   f( ){return 1 ;}\n")
             self.assertEqual(format_check.badly_formatted(tool, [good, bad]), [bad])
+
+    def assembled(self, text):
+        if platform.machine() != "x86_64" or not instructions.have_tools():
+            self.skipTest("needs an x86-64 machine with GNU binutils")
+        with tempfile.TemporaryDirectory() as root:
+            obj = pathlib.Path(root, "a.o")
+            subprocess.run(["as", "-o", str(obj)], input=text, text=True, check=True)
+            return {isa: instructions.violations(isa, obj) for isa in instructions.ACCEPTED}
+
+    def test_instructions(self):
+        base = "f:\n addps %xmm1, %xmm0\n jne f\n call g\n nopw 0(%rax,%rax)\n endbr64\n lea 4(%rip), %rax\n"
+        for text, sets in {"": "generic avx2 avx512", "haddps %xmm0, %xmm1": "avx2 avx512", "vcvtph2ps %xmm0, %ymm0": "avx2 avx512",
+                           "shlx %eax, %ebx, %ecx": "", "vaddps %zmm0, %zmm1, %zmm2": "avx512",
+                           "vaddps %ymm16, %ymm1, %ymm2": "avx512", "vpconflictd %zmm0, %zmm1": "",
+                           "vpdpbusd %zmm0, %zmm1, %zmm2": ""}.items():
+            found = self.assembled(f"{base} {text}\n")
+            self.assertEqual([isa for isa in found if not found[isa]], sets.split(), found)
+
+    def test_weak_functions(self):
+        found = self.assembled(".weak f\nf: ret\n")
+        self.assertEqual(found["avx2"], ["weak function f"])
+        self.assertEqual(self.assembled("")["avx2"], ["holds no instructions"])
 
 
 if __name__ == "__main__":

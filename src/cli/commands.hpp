@@ -2,6 +2,8 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace shoal::cli {
 
@@ -13,5 +15,10 @@ void add_sample(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_diff(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+
+// The arguments of `shoal`, without the "--" that may stand before the program of `shoal run`, which CLI11 would not pass
+// over.
+std::vector<std::string> without_separator(std::vector<std::string> arguments);
 
 }  // namespace shoal::cli

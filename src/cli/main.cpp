@@ -1,4 +1,6 @@
 // The `shoal` command.
+#include <algorithm>
+
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
 #include "shoal/core/build_info.hpp"
@@ -15,8 +17,11 @@ int main(int argc, char** argv) {
   add_data(app, action);
   add_diff(app, action);
   add_bench(app, action);
+  add_run(app, action);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = without_separator({argv + 1, argv + argc});
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    app.parse(arguments);
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
   } catch (const CLI::RequiredError& e) {

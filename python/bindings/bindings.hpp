@@ -6,6 +6,7 @@ namespace shoal::python {
 
 void bind_core(pybind11::module_& m);
 void bind_comm(pybind11::module_& m);
+void bind_mesh(pybind11::module_& m);
 void bind_data(pybind11::module_& m);
 void bind_models(pybind11::module_& m);
 void bind_optim(pybind11::module_& m);

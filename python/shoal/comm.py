@@ -21,7 +21,7 @@ import numpy as _numpy
 from . import _core, errors as _errors
 from ._core import Communicator, Work, comm_backends, run_local
 
-__all__ = ["Communicator", "Work", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "comm_backends",
+__all__ = ["Communicator", "DeviceMesh", "Work", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "comm_backends",
            "get_rank", "get_world_size", "init", "is_initialized", "local_rank", "new_group", "rank", "recv", "reduce",
            "reduce_scatter", "run_local", "send", "shutdown", "world", "world_size"]
 
@@ -106,6 +106,33 @@ def new_group(ranks, group=None):
                                   f"{comm.name} of size {comm.size}")
     member = comm.rank in ranks
     return comm.split(0 if member else -1, ranks.index(comm.rank) if member else 0)
+
+
+class DeviceMesh(_core.DeviceMesh):
+    """Ranks in a grid of the axes pp, dp, cp, ep and tp (tp fastest), and the communicators along them.
+
+        mesh = comm.DeviceMesh(dp=2, tp=4)                      # of 8 ranks
+        comm.all_reduce(x, group=mesh.axis("tp"))
+        comm.all_reduce(g, group=mesh.flatten("dp", "cp"))      # both axes as one
+
+    Collective. Sizes whose product is not the number of ranks are a ConfigError that names every factor and the changes
+    that would fit."""
+
+    def __init__(self, pp=1, dp=1, cp=1, ep=1, tp=1, group=None):
+        super().__init__(group or world(), pp, dp, cp, ep, tp)
+
+    def size(self, *axes):
+        """How many ranks the axes have together; the ranks of the mesh where none is named."""
+        return super().size(axes or ("pp", "dp", "cp", "ep", "tp"))
+
+    def rank_of(self, **coordinates):
+        """The rank at these coordinates; those that are left out are this rank's own."""
+        return super().rank_of(coordinates)
+
+    def flatten(self, *axes):
+        """The communicator of the ranks that differ from this one along these axes only. The first call for axes of more
+        than one rank is collective."""
+        return super().flatten(axes)
 
 
 def all_reduce(t, op="sum", group=None, async_op=False):

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds silence{100};    // after which an unfinished line is shown
 constexpr std::chrono::milliseconds look_again{50};  // while the ranks are being ended
-constexpr std::chrono::seconds own_end{1};  // for the rank that reported its failure to end by itself
+constexpr std::chrono::seconds own_end{2};  // for the rank that reported its failure to end by itself
 constexpr std::chrono::seconds drain{1};    // for output of processes that outlive their rank
 
 sigset_t taken() {

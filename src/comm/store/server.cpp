@@ -248,15 +248,16 @@ void Server::lost(Id id, const Connection& c) {
 }
 
 void Server::deliver() {
+  // Before a rank hears of it and ends, so that who asks then finds the cause.
+  if (table_.failure() && !failed_) {
+    std::lock_guard lock(mutex_);
+    failed_ = table_.failure();
+  }
   for (auto& [id, payload] : table_.take_replies()) {
     const auto found = open_.find(id);
     if (found == open_.end()) continue;
     if (found->second.state == State::waiting) found->second.state = State::ready;
     send(found->second, frame(payload));
-  }
-  if (table_.failure() && !failed_) {
-    std::lock_guard lock(mutex_);
-    failed_ = table_.failure();
   }
 }
 

@@ -82,7 +82,8 @@ struct Half {
 // -- one block: sources are taken in order; a binary counter says which partial sums are complete
 // -------------
 template <class Storage, class Op>
-void combine_block(const void* const* sources, int n, void* dst, int64_t at, int64_t len, int divisor) {
+void combine_block(const void* const* sources, int n, void* dst, int64_t at, int64_t len, int divisor,
+                   const double* scales) {
   using Value = typename Storage::Value;
   using Stored = typename Storage::Stored;
   alignas(64) Value room[levels][block];
@@ -98,6 +99,12 @@ void combine_block(const void* const* sources, int n, void* dst, int64_t at, int
   };
   for (int s = 0; s < n; ++s) {
     sum[depth] = Storage::load(static_cast<const Stored*>(sources[s]) + at, room[depth], len);
+    if (scales) {
+      const Value scale = static_cast<Value>(scales[s]);
+      const Value* given = sum[depth];
+      for (int64_t i = 0; i < len; ++i) room[depth][i] = static_cast<Value>(given[i] * scale);
+      sum[depth] = room[depth];
+    }
     ++depth;
     for (unsigned complete = s; complete & 1u; complete >>= 1) join();
   }
@@ -113,22 +120,24 @@ void combine_block(const void* const* sources, int n, void* dst, int64_t at, int
 }
 
 template <class Storage, class Op>
-void combine_all(const void* const* sources, int n, void* dst, int64_t count, int divisor) {
+void combine_all(const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
   parallel_blocks(count, grain, count * (n + 1) * static_cast<int64_t>(sizeof(typename Storage::Stored)),
                   [=](int64_t begin, int64_t end) {
                     for (int64_t at = begin; at < end; at += block)
                       combine_block<Storage, Op>(sources, n, dst, at, end - at < block ? end - at : block,
-                                                 divisor);
+                                                 divisor, scales);
                   });
 }
 
 template <class Storage>
-void combine_any(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
+void combine_any(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
   switch (op) {
-    case 0: return combine_all<Storage, Sum>(sources, n, dst, count, divisor);
-    case 1: return combine_all<Storage, Min>(sources, n, dst, count, divisor);
-    case 2: return combine_all<Storage, Max>(sources, n, dst, count, divisor);
-    default: return combine_all<Storage, Product>(sources, n, dst, count, divisor);
+    case 0: return combine_all<Storage, Sum>(sources, n, dst, count, divisor, scales);
+    case 1: return combine_all<Storage, Min>(sources, n, dst, count, divisor, scales);
+    case 2: return combine_all<Storage, Max>(sources, n, dst, count, divisor, scales);
+    default: return combine_all<Storage, Product>(sources, n, dst, count, divisor, scales);
   }
 }
 
@@ -171,8 +180,9 @@ void sum_f32(const void* const* given, void* dst, int64_t count, int divisor) {
 
 }  // namespace
 
-void combine_f32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  if (op == 0) switch (n) {
+void combine_f32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
+  if (op == 0 && !scales) switch (n) {
       case 2: return sum_f32<2>(sources, dst, count, divisor);
       case 3: return sum_f32<3>(sources, dst, count, divisor);
       case 4: return sum_f32<4>(sources, dst, count, divisor);
@@ -182,25 +192,31 @@ void combine_f32(int op, const void* const* sources, int n, void* dst, int64_t c
       case 8: return sum_f32<8>(sources, dst, count, divisor);
       default: break;
     }
-  combine_any<Plain<float>>(op, sources, n, dst, count, divisor);
+  combine_any<Plain<float>>(op, sources, n, dst, count, divisor, scales);
 }
-void combine_f64(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  combine_any<Plain<double>>(op, sources, n, dst, count, divisor);
+void combine_f64(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
+  combine_any<Plain<double>>(op, sources, n, dst, count, divisor, scales);
 }
-void combine_f16(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  combine_any<Half<f16_to_f32, f32_to_f16>>(op, sources, n, dst, count, divisor);
+void combine_f16(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
+  combine_any<Half<f16_to_f32, f32_to_f16>>(op, sources, n, dst, count, divisor, scales);
 }
-void combine_bf16(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  combine_any<Half<bf16_to_f32, f32_to_bf16>>(op, sources, n, dst, count, divisor);
+void combine_bf16(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                  const double* scales) {
+  combine_any<Half<bf16_to_f32, f32_to_bf16>>(op, sources, n, dst, count, divisor, scales);
 }
-void combine_i32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  combine_any<Plain<int32_t>>(op, sources, n, dst, count, divisor);
+void combine_i32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
+  combine_any<Plain<int32_t>>(op, sources, n, dst, count, divisor, scales);
 }
-void combine_i64(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  combine_any<Plain<int64_t>>(op, sources, n, dst, count, divisor);
+void combine_i64(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                 const double* scales) {
+  combine_any<Plain<int64_t>>(op, sources, n, dst, count, divisor, scales);
 }
-void combine_u8(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor) {
-  combine_any<Plain<uint8_t>>(op, sources, n, dst, count, divisor);
+void combine_u8(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+                const double* scales) {
+  combine_any<Plain<uint8_t>>(op, sources, n, dst, count, divisor, scales);
 }
 
 }  // namespace shoal::kernels::SHOAL_ISA

@@ -1,10 +1,10 @@
 #pragma once
 #include "kernels/common/isa.hpp"
 
-// op: 0 sum, 1 min, 2 max, 3 product (ops::Combine).
+// op: 0 sum, 1 min, 2 max, 3 product (ops::Combine). scales: null, or one a source.
 #define SHOAL_COMBINE_KERNEL(dtype)                                                       \
   SHOAL_KERNEL(void combine_##dtype(int op, const void* const* sources, int n, void* dst, \
-                                    std::int64_t count, int divisor))
+                                    std::int64_t count, int divisor, const double* scales))
 SHOAL_COMBINE_KERNEL(f32)
 SHOAL_COMBINE_KERNEL(f64)
 SHOAL_COMBINE_KERNEL(f16)

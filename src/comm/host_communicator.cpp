@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
-#include "comm/work.hpp"
-#include "shoal/core/env.hpp"
 #include "shoal/core/error.hpp"
-#include "shoal/ops/reduce.hpp"
 
 namespace shoal::comm {
 namespace {
@@ -25,40 +23,77 @@ void require_host(const std::string& communicator, const Operation& op) {
 
 }  // namespace
 
+std::shared_ptr<HostWork> HostCommunicator::new_work() {
+  auto work = std::make_shared<HostWork>();
+  // Not a shared pointer: the destructor of the communicator waits for this very work.
+  if (!may_use_threads()) work->drive_by([this] { messages_.drive(); });
+  return work;
+}
+
 Work HostCommunicator::submit(Request request) {
   require_host(name(), request);
-  if (request.kind == Kind::send || request.kind == Kind::recv) {
-    point_to_point(request);
+  Batch* group = open_batch();
+  if (!group && request.blocking) {
+    if (request.message()) {
+      messages_.run({messages_.add(std::move(request), Event())}, may_use_threads());
+    } else {
+      const auto run = [this, &request] { collective(request); };
+      queue_.run(run);
+    }
     return Work();
   }
-  if (request.blocking) {
-    const auto run = [this, &request] { collective(request); };
-    queue_.run(run);
-    return Work();
+  Issued issued;
+  if (!request.blocking) {
+    issued.work = new_work();
+    issued.ready = request.stream.record();
+    request.stream = Stream();
   }
-  auto work = std::make_shared<HostWork>();
-  const auto run = [this](const Operation& op, const Event& ready) {
-    ready.synchronize();
-    collective(op);
-  };
-  const Event ready = request.stream.record();
-  request.stream = Stream();
-  // The operation lets go of its tensors before it counts as complete.
-  auto task = [this, run, ready, work, op = std::move(request)]() mutable {
+  issued.op = std::move(request);
+  if (!group) return start(std::move(issued));
+  if (issued.work) issued.work->hold(true);
+  const auto work = issued.work;
+  group->issued.push_back(std::move(issued));
+  return work ? Work(work) : Work();
+}
+
+Work HostCommunicator::start(Issued issued) {
+  const auto work = issued.work;
+  if (issued.op.message())
+    messages_.post(messages_.add(std::move(issued.op), std::move(issued.ready)), work, may_use_threads());
+  else
+    post_collective(std::move(issued));
+  return Work(work);
+}
+
+// The operation lets go of its tensors before it counts as complete.
+void HostCommunicator::post_collective(Issued issued) {
+  auto task = [this, issued = std::move(issued)]() mutable {
     std::exception_ptr error;
     try {
-      run(op, ready);
+      issued.ready.synchronize();
+      collective(issued.op);
     } catch (...) {
       error = std::current_exception();
     }
-    op = Request();
-    work->complete(error);
+    issued.op = Operation();
+    issued.work->complete(error);
   };
   if (may_use_threads())
     queue_.post(std::move(task));
   else
     queue_.run(task);
-  return Work(work);
+}
+
+void HostCommunicator::in_order(const char* what, const std::function<void()>& task) {
+  if (open_batch())
+    throw CommError(
+        fmt::format("communicator {}: {} within a group: it belongs before or after", name(), what));
+  queue_.run(task);
+}
+
+void HostCommunicator::finish() {
+  messages_.stop();
+  queue_.stop();
 }
 
 Part part_of(std::int64_t count, int n, int i) {
@@ -70,27 +105,31 @@ Part part_of(std::int64_t count, int n, int i) {
   return {edge(i), edge(i + 1) - edge(i)};
 }
 
-void combine(const Operation& op, const std::vector<const void*>& sources, void* dst, std::int64_t count) {
-  const int ranks = static_cast<int>(sources.size());
-  const auto how = op.reduce == ReduceOp::min       ? ops::Combine::min
-                   : op.reduce == ReduceOp::max     ? ops::Combine::max
-                   : op.reduce == ReduceOp::product ? ops::Combine::product
-                                                    : ops::Combine::sum;
-  ops::combine(how, op.dtype, sources.data(), ranks, dst, count, op.reduce == ReduceOp::average ? ranks : 1);
+Buffers::Buffers(const Operation& op, int rank) : in(op.in.data()), out(op.out.data()) {
+  const std::int64_t in_bytes = op.in.nbytes(), out_bytes = op.out.nbytes();
+  if (!overlap(in, in_bytes, out, out_bytes)) return;
+  const auto* in_begin = static_cast<const std::byte*>(op.in.data());
+  const auto* out_begin = static_cast<const std::byte*>(op.out.data());
+  const bool gathers = op.is(Kind::all_gather) || op.is(Kind::gather);
+  if ((gathers && in_begin != out_begin + op.part_offset(rank)) || op.is(Kind::all_to_all)) {
+    in_copy_.assign(in_begin, in_begin + in_bytes);
+    in = in_copy_.data();
+  }
+  const bool scatters = op.is(Kind::reduce_scatter) || op.is(Kind::scatter);
+  if (scatters && out_begin != in_begin + op.part_offset(rank)) {
+    home_ = out;
+    out_copy_.resize(out_bytes);
+    out = out_copy_.data();
+  }
+}
+
+void Buffers::finish() {
+  if (home_) std::memcpy(home_, out_copy_.data(), out_copy_.size());
 }
 
 bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
   const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
   return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
-}
-
-CommOptions resolve(CommOptions options) {
-  if (const auto seconds = env::timeout()) options.timeout = std::chrono::duration<double>(*seconds);
-  if (!(options.timeout.count() > 0))
-    throw ConfigError(
-        fmt::format("communication timeout of {} s: expected a time above 0", options.timeout.count()));
-  if (env::check() != env::Check::off) options.check = true;
-  return options;
 }
 
 }  // namespace shoal::comm

@@ -12,7 +12,11 @@ TreeSum::TreeSum(const std::vector<Header>& headers) {
   const std::int64_t leaves = headers[0].leaves;
   std::vector<shard::TreeNode> nodes;
   for (const Header& h : headers) {
-    const auto own = shard::tree_nodes(leaves, h.first, h.last);
+    std::vector<shard::TreeNode> own;
+    if (size_of(h.dtype) == 2)
+      for (std::int64_t l = h.first; l < h.last; ++l) own.push_back({0, l, l, l + 1});
+    else
+      own = shard::tree_nodes(leaves, h.first, h.last);
     per_rank_.push_back(static_cast<int>(own.size()));
     nodes.insert(nodes.end(), own.begin(), own.end());
   }

@@ -9,7 +9,8 @@
 
 namespace shoal::comm {
 
-// The tree over all ranks' nodes, in rank order.
+// The tree over all ranks' nodes, in rank order. Nodes of 16-bit types are leaves (communicator.hpp), so that their
+// tree is the plain one, summed in FP32 and rounded once.
 class TreeSum {
  public:
   // From the ranks' runs of leaves.

@@ -13,6 +13,11 @@ namespace shoal::comm {
 
 using Clock = std::chrono::steady_clock;
 
+// To be asked now and then while waiting for other ranks (where Backoff::due() says so): true when what this thread
+// runs in has been interrupted (set_interrupt_hook). The wait then fails on all ranks, with `interrupted_text`.
+bool interrupted();
+inline constexpr const char* interrupted_text = "interrupted while waiting";
+
 class Backoff {
  public:
   // crowded: more ranks than cores here, so that spinning only delays the rank that is waited for.

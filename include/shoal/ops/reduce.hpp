@@ -10,8 +10,10 @@ enum class Combine : unsigned char { sum, min, max, product };
 
 // dst[i] = the combination of sources[0][i], ..., sources[n-1][i] by the tree's order (shard/tree.hpp), then
 // divided by `divisor` when it is not 1. f16 and bf16 are accumulated in FP32 and rounded once; integers wrap.
+// With `scales` (n of them; sums of floating-point types only) source s is first multiplied by scales[s], in the
+// type of the sum.
 // dst may be any of the sources. Deterministic: the bits do not depend on count, alignment or threads.
 void combine(Combine op, DType dtype, const void* const* sources, int n, void* dst, std::int64_t count,
-             int divisor = 1);
+             int divisor = 1, const double* scales = nullptr);
 
 }  // namespace shoal::ops

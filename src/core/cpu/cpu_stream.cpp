@@ -15,6 +15,11 @@ void CpuEvent::synchronize() const {
   changed_.wait(lock, [&] { return done_; });
 }
 
+bool CpuEvent::wait_for(std::chrono::duration<double> time) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return done_; });
+}
+
 void CpuEvent::complete() {
   std::lock_guard lock(mutex_);
   done_ = true;

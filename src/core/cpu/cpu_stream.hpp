@@ -1,6 +1,7 @@
 // The CPU's stream: a queue with a worker thread, which is only started when something must wait.
 // Work given to an idle stream runs in the calling thread.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -17,6 +18,7 @@ class CpuEvent final : public EventImpl {
  public:
   bool query() const override;
   void synchronize() const override;
+  bool wait_for(std::chrono::duration<double> time) const;  // true when complete
   void complete();
 
  private:

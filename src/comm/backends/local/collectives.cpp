@@ -15,19 +15,18 @@ void copy_bytes(void* to, const void* from, std::int64_t n) {
   if (n > 0 && to != from) std::memcpy(to, from, n);
 }
 
-std::byte* at(void* p, std::int64_t offset) { return static_cast<std::byte*>(p) + offset; }
-const std::byte* at(const void* p, std::int64_t offset) { return static_cast<const std::byte*>(p) + offset; }
-
 }  // namespace
 
 void LocalCommunicator::share(const Operation& op, const std::vector<Header>& headers) const {
-  if (op.count == 0) return;
+  if (op.nothing()) return;
   switch (op.kind) {
-    case Kind::all_reduce: return share_all_reduce(op);
-    case Kind::reduce: return share_reduce(op);
-    case Kind::reduce_scatter: return share_reduce_scatter(op);
+    case Kind::all_reduce: return share_all_reduce(op, scales_of(headers));
+    case Kind::reduce: return share_reduce(op, scales_of(headers));
+    case Kind::reduce_scatter: return share_reduce_scatter(op, scales_of(headers));
     case Kind::all_gather: return share_all_gather(op);
     case Kind::broadcast: return share_broadcast(op);
+    case Kind::gather: return share_gather(op);
+    case Kind::scatter: return share_scatter(op);
     case Kind::all_to_all: return share_all_to_all(op);
     case Kind::reduce_tree:
     case Kind::reduce_scatter_tree: return share_tree(op, headers);
@@ -39,67 +38,84 @@ void LocalCommunicator::share(const Operation& op, const std::vector<Header>& he
 }
 
 // The sum of this rank's part goes to its own buffer, and from there, still in the cache, to all others.
-void LocalCommunicator::share_all_reduce(const Operation& op) const {
+void LocalCommunicator::share_all_reduce(const Operation& op, const std::vector<double>& scales) const {
   const std::int64_t width = size_of(op.dtype);
   const Part part = part_of(op.count, size(), rank());
   std::vector<const void*> sources(size());
   for (std::int64_t done = 0; done < part.size; done += block) {
     const std::int64_t len = std::min(block, part.size - done), offset = (part.begin + done) * width;
-    for (int q = 0; q < size(); ++q) sources[q] = at(group_->slots[q].in, offset);
-    std::byte* sum = at(group_->slots[rank()].out, offset);
-    combine(op, sources, sum, len);
-    for (int q = 0; q < size(); ++q) copy_bytes(at(group_->slots[q].out, offset), sum, len * width);
+    for (int q = 0; q < size(); ++q) sources[q] = in_of(q) + offset;
+    std::byte* sum = out_of(rank()) + offset;
+    combine(op, sources, sum, len, scales);
+    for (int q = 0; q < size(); ++q) copy_bytes(out_of(q) + offset, sum, len * width);
   }
 }
 
-void LocalCommunicator::share_reduce(const Operation& op) const {
-  const std::int64_t offset = part_of(op.count, size(), rank()).begin * size_of(op.dtype);
+void LocalCommunicator::share_reduce(const Operation& op, const std::vector<double>& scales) const {
+  const Part part = part_of(op.count, size(), rank());
+  const std::int64_t offset = part.begin * size_of(op.dtype);
   std::vector<const void*> sources(size());
-  for (int q = 0; q < size(); ++q) sources[q] = at(group_->slots[q].in, offset);
-  combine(op, sources, at(group_->slots[op.root].out, offset), part_of(op.count, size(), rank()).size);
+  for (int q = 0; q < size(); ++q) sources[q] = in_of(q) + offset;
+  combine(op, sources, out_of(op.root) + offset, part.size, scales);
 }
 
-void LocalCommunicator::share_reduce_scatter(const Operation& op) const {
+void LocalCommunicator::share_reduce_scatter(const Operation& op, const std::vector<double>& scales) const {
   std::vector<const void*> sources(size());
-  for (int q = 0; q < size(); ++q) sources[q] = at(group_->slots[q].in, rank() * op.nbytes());
-  combine(op, sources, group_->slots[rank()].out, op.count);
+  for (int q = 0; q < size(); ++q) sources[q] = in_of(q) + op.part_offset(rank());
+  combine(op, sources, out_of(rank()), op.part_count(rank()), scales);
 }
 
 void LocalCommunicator::share_all_gather(const Operation& op) const {
   for (int i = 0; i < size(); ++i) {
     const int q = (rank() + i) % size();  // not all from the same rank at once
-    copy_bytes(at(group_->slots[rank()].out, q * op.nbytes()), group_->slots[q].in, op.nbytes());
+    copy_bytes(out_of(rank()) + op.part_offset(q), in_of(q), op.part_bytes(q));
   }
 }
 
 void LocalCommunicator::share_broadcast(const Operation& op) const {
-  copy_bytes(group_->slots[rank()].out, group_->slots[op.root].in, op.nbytes());
+  copy_bytes(out_of(rank()), in_of(op.root), op.nbytes());
+}
+
+void LocalCommunicator::share_gather(const Operation& op) const {
+  copy_bytes(out_of(op.root) + op.part_offset(rank()), in_of(rank()), op.part_bytes(rank()));
+}
+
+void LocalCommunicator::share_scatter(const Operation& op) const {
+  copy_bytes(out_of(rank()), in_of(op.root) + op.part_offset(rank()), op.part_bytes(rank()));
 }
 
 void LocalCommunicator::share_all_to_all(const Operation& op) const {
+  const std::int64_t width = size_of(op.dtype);
   for (int i = 0; i < size(); ++i) {
     const int q = (rank() + i) % size();
-    copy_bytes(at(group_->slots[rank()].out, q * op.nbytes()), at(group_->slots[q].in, rank() * op.nbytes()),
-               op.nbytes());
+    std::int64_t begin = rank() * op.count;  // of what q sends here, in its buffer
+    if (op.v()) {
+      begin = 0;
+      for (int r = 0; r < rank(); ++r) begin += sent(q, r);
+    }
+    copy_bytes(out_of(rank()) + op.received_offset(q), in_of(q) + begin * width, op.received_bytes(q));
   }
+}
+
+std::vector<const void*> LocalCommunicator::nodes_at(std::int64_t offset) const {
+  std::vector<const void*> sources;
+  for (const Slot& s : group_->slots)
+    for (const void* node : s.nodes) sources.push_back(static_cast<const std::byte*>(node) + offset);
+  return sources;
 }
 
 void LocalCommunicator::share_tree(const Operation& op, const std::vector<Header>& headers) const {
   const TreeSum tree(headers);
   const std::int64_t width = size_of(op.dtype);
-  const bool scatter = op.kind == Kind::reduce_scatter_tree;
+  const bool scatter = op.is(Kind::reduce_scatter_tree);
   const Part part =
       scatter ? Part{op.count / size() * rank(), op.count / size()} : part_of(op.count, size(), rank());
-  std::vector<const void*> sources;
   for (std::int64_t done = 0; done < part.size; done += block) {
     const std::int64_t len = std::min(block, part.size - done), offset = (part.begin + done) * width;
-    sources.clear();
-    for (const Slot& s : group_->slots)
-      for (const void* node : s.nodes) sources.push_back(at(node, offset));
-    std::byte* sum = at(group_->slots[rank()].out, scatter ? done * width : offset);
-    tree.sum(op.dtype, sources, sum, len);
+    std::byte* sum = out_of(rank()) + (scatter ? done * width : offset);
+    tree.sum(op.dtype, nodes_at(offset), sum, len);
     if (scatter) continue;
-    for (int q = 0; q < size(); ++q) copy_bytes(at(group_->slots[q].out, offset), sum, len * width);
+    for (int q = 0; q < size(); ++q) copy_bytes(out_of(q) + offset, sum, len * width);
   }
 }
 

@@ -42,6 +42,8 @@ void LocalCommunicator::together(const Operation& op, const void* in, void* out,
   slot.out = out;
   slot.nodes.clear();
   for (const Tensor& t : op.nodes) slot.nodes.push_back(t.data());
+  slot.counts = op.counts.data();
+  slot.recv_counts = op.recv_counts.data();
   group_->begin(rank(), k, op);
   struct End {
     Group& group;
@@ -52,6 +54,10 @@ void LocalCommunicator::together(const Operation& op, const void* in, void* out,
   try {
     const std::vector<Header> all = headers();
     require_same(name(), all);
+    if (op.is(Kind::all_to_all) && op.v())
+      require_matching(
+          name(), slot.header, size(), [&](int q, int r) { return sent(q, r); },
+          [&](int q, int r) { return expected(q, r); });
     share(all);
   } catch (const std::exception& e) {
     group_->fail(Failure::Kind::comm, e.what());
@@ -61,30 +67,19 @@ void LocalCommunicator::together(const Operation& op, const void* in, void* out,
 
 void LocalCommunicator::collective(const Operation& op) {
   group_->failure.check();
-  const std::int64_t nbytes = op.nbytes();
-  const void* in = op.in.data();
-  void* out = op.out.data();
-  const std::int64_t in_bytes = op.in.nbytes(), out_bytes = op.out.nbytes();
-  // Buffers that overlap otherwise than the operation can bear go through a copy.
-  std::vector<std::byte> in_copy, out_copy;
-  const std::int64_t own = rank() * nbytes;
-  const bool clash = overlap(in, in_bytes, out, out_bytes);
-  if (clash && ((op.kind == Kind::all_gather && in != static_cast<const std::byte*>(op.out.data()) + own) ||
-                op.kind == Kind::all_to_all)) {
-    in_copy.assign(static_cast<const std::byte*>(in), static_cast<const std::byte*>(in) + in_bytes);
-    in = in_copy.data();
-  }
-  if (clash && op.kind == Kind::reduce_scatter && out != static_cast<const std::byte*>(op.in.data()) + own) {
-    out_copy.resize(out_bytes);
-    out = out_copy.data();
-  }
-  together(op, in, out, [&](const std::vector<Header>& all) { share(op, all); });
-  if (!out_copy.empty()) std::memcpy(op.out.data(), out_copy.data(), out_bytes);
+  Buffers buffers(op, rank());
+  together(op, buffers.in, buffers.out, [&](const std::vector<Header>& all) { share(op, all); });
+  buffers.finish();
+}
+
+std::string LocalCommunicator::describe_algorithm(std::string_view operation, std::int64_t, bool) const {
+  kind_of(operation);
+  return fmt::format("{} direct", backend());
 }
 
 std::shared_ptr<Communicator> LocalCommunicator::split(int color, int key) {
   std::shared_ptr<Communicator> result;
-  in_order([&] {
+  in_order("split", [&] {
     group_->failure.check();
     Operation op;
     op.kind = Kind::split;

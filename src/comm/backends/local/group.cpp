@@ -46,6 +46,8 @@ void Group::begin(int rank, std::int64_t k, const Operation& op) {
       continue;
     }
     if (!backoff.due()) continue;
+    if (interrupted())
+      give_up(k, op, fmt::format("rank {} was {}", rank, interrupted_text), Failure::Kind::comm);
     if (const int gone = departed(missing(k)); gone >= 0)
       give_up(k, op, fmt::format("rank {} has returned from its work", gone), Failure::Kind::comm);
     if (backoff.elapsed() > options.timeout)
@@ -57,7 +59,8 @@ void Group::begin(int rank, std::int64_t k, const Operation& op) {
 
 void Group::give_up(std::int64_t k, const Operation& op, const std::string& why, Failure::Kind kind) {
   fail(kind, fmt::format("communicator {}: {} (operation {}): {}", name, describe(op), k - 1, why));
-  failure.raise();
+  // Begun in the meantime: then it takes place, and the others are in this rank's buffers.
+  if ((committed_.load(std::memory_order_acquire) & ~broken) < static_cast<std::uint64_t>(k)) failure.raise();
 }
 
 void Group::end(int rank, std::int64_t k) noexcept {

@@ -24,6 +24,9 @@ struct alignas(128) Slot {
   const void* in = nullptr;
   void* out = nullptr;
   std::vector<const void*> nodes;
+  const std::int64_t* counts =
+      nullptr;  // of all_to_all_v: what it sends to each rank, and what it expects of each
+  const std::int64_t* recv_counts = nullptr;
 };
 
 class Group : public std::enable_shared_from_this<Group> {
@@ -60,7 +63,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::shared_ptr<Group> child(std::int64_t k, int color, const std::vector<int>& members);
 
  private:
-  [[noreturn]] void give_up(std::int64_t k, const Operation& op, const std::string& why, Failure::Kind kind);
+  // Fails, and throws unless the operation has begun in the meantime.
+  void give_up(std::int64_t k, const Operation& op, const std::string& why, Failure::Kind kind);
   std::vector<int> missing(std::int64_t k) const;
 
   static constexpr std::uint64_t broken = std::uint64_t{1} << 63;

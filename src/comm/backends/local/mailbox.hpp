@@ -33,6 +33,7 @@ class Mailbox {
     lane.messages.push_back(std::move(message));
     lane.waiting.store(static_cast<int>(lane.messages.size()), std::memory_order_release);
   }
+  bool empty(int from, int to) { return lane_of(from, to).waiting.load(std::memory_order_acquire) == 0; }
   // The next message, or null when there is none.
   std::shared_ptr<Message> take(int from, int to) {
     Lane& lane = lane_of(from, to);

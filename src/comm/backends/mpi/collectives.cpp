@@ -1,4 +1,4 @@
-// Operations that only move data.
+// Operations that only move data, plain and v forms alike: every part goes straight from its owner to where it belongs.
 #include <algorithm>
 #include <cstring>
 
@@ -12,17 +12,23 @@ const std::byte* at(const void* p, std::int64_t offset) { return static_cast<con
 
 constexpr std::int64_t polled_bytes = 65536;  // above this, polling moves the data and must not sleep
 
+void copy_bytes(void* to, const void* from, std::int64_t n) {
+  if (n > 0 && to != from) std::memcpy(to, from, n);
+}
+
 }  // namespace
 
-void MpiCommunicator::all_gather(const Operation& op) {
-  const std::int64_t nbytes = op.nbytes();
-  std::byte* own = at(op.out.data(), rank() * nbytes);
-  if (own != op.in.data()) std::memmove(own, op.in.data(), nbytes);  // now `in` may be overwritten
+void MpiCommunicator::all_gather(const Operation& op, const void* in) {
+  std::byte* own = at(op.out.data(), op.part_offset(rank()));
+  copy_bytes(own, in, op.part_bytes(rank()));
   Exchange e = exchange();
-  for (int q = 0; q < size(); ++q)
-    if (q != rank()) e.recv(q, at(op.out.data(), q * nbytes), nbytes);
-  for (int i = 1; i < size(); ++i) e.send((rank() + i) % size(), own, nbytes);
-  wait(e, op, nbytes <= polled_bytes);
+  std::int64_t most = 0;
+  for (int q = 0; q < size(); ++q) {
+    most = std::max(most, op.part_bytes(q));
+    if (q != rank()) e.recv(q, at(op.out.data(), op.part_offset(q)), op.part_bytes(q));
+  }
+  for (int i = 1; i < size(); ++i) e.send((rank() + i) % size(), own, op.part_bytes(rank()));
+  wait(e, op, most <= polled_bytes);
 }
 
 // A binomial tree: in round 2^k the ranks that have the data (counted from the root) pass it on by 2^k.
@@ -40,20 +46,46 @@ void MpiCommunicator::broadcast(const Operation& op) {
   wait(e, op, op.nbytes() <= polled_bytes);
 }
 
-void MpiCommunicator::all_to_all(const Operation& op) {
-  const std::int64_t nbytes = op.nbytes();
-  const void* in = op.in.data();
-  if (overlap(in, op.in.nbytes(), op.out.data(), op.out.nbytes()))
-    in = std::memcpy(scratch(op.in.nbytes()), in, op.in.nbytes());
+void MpiCommunicator::gather(const Operation& op, const void* in) {
   Exchange e = exchange();
-  for (int q = 0; q < size(); ++q)
-    if (q != rank()) e.recv(q, at(op.out.data(), q * nbytes), nbytes);
+  if (rank() != op.root) {
+    e.send(op.root, in, op.part_bytes(rank()));
+  } else {
+    for (int q = 0; q < size(); ++q)
+      if (q != rank()) e.recv(q, at(op.out.data(), op.part_offset(q)), op.part_bytes(q));
+    copy_bytes(at(op.out.data(), op.part_offset(rank())), in, op.part_bytes(rank()));
+  }
+  wait(e, op, op.nbytes() <= polled_bytes);
+}
+
+void MpiCommunicator::scatter(const Operation& op, void* out) {
+  Exchange e = exchange();
+  if (rank() != op.root) {
+    e.recv(op.root, out, op.part_bytes(rank()));
+  } else {
+    for (int i = 1; i < size(); ++i) {
+      const int q = (rank() + i) % size();
+      e.send(q, at(op.in.data(), op.part_offset(q)), op.part_bytes(q));
+    }
+    copy_bytes(out, at(op.in.data(), op.part_offset(rank())), op.part_bytes(rank()));
+  }
+  wait(e, op, op.nbytes() <= polled_bytes);
+}
+
+void MpiCommunicator::all_to_all(const Operation& op, const void* in) {
+  Exchange e = exchange();
+  std::int64_t most = 0;
+  for (int q = 0; q < size(); ++q) {
+    most = std::max({most, op.part_bytes(q), op.received_bytes(q)});
+    if (q != rank()) e.recv(q, at(op.out.data(), op.received_offset(q)), op.received_bytes(q));
+  }
   for (int i = 1; i < size(); ++i) {
     const int q = (rank() + i) % size();
-    e.send(q, at(in, q * nbytes), nbytes);
+    e.send(q, at(in, op.part_offset(q)), op.part_bytes(q));
   }
-  std::memcpy(at(op.out.data(), rank() * nbytes), at(in, rank() * nbytes), nbytes);
-  wait(e, op, nbytes <= polled_bytes);
+  copy_bytes(at(op.out.data(), op.received_offset(rank())), at(in, op.part_offset(rank())),
+             op.part_bytes(rank()));
+  wait(e, op, most <= polled_bytes);
 }
 
 }  // namespace shoal::comm::mpi

@@ -6,6 +6,7 @@
 #include <exception>
 #include <numeric>
 
+#include "comm/wait.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/core/log.hpp"
 
@@ -26,6 +27,8 @@ int mpi_size(MPI_Comm comm) {
 // From this size on the ranks meet before data moves: waiting for a late rank may then sleep, polling for
 // data not.
 constexpr std::int64_t meet_bytes = 262144;
+// Up to this much in all ranks' buffers together an all-reduce costs less than a second round.
+constexpr std::int64_t small_bytes = 65536;
 
 }  // namespace
 
@@ -38,9 +41,7 @@ MpiCommunicator::MpiCommunicator(Runtime& runtime, MPI_Comm comm, std::string na
       id_(std::move(id)),
       options_(options),
       allocator_(std::move(allocator)),
-      world_ranks_(size()),
-      to_(size()),
-      from_(size()) {
+      world_ranks_(size()) {
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_dup(comm_, &messages_), "MPI_Comm_dup");
   MPI_Group mine, world;
@@ -98,6 +99,9 @@ void MpiCommunicator::wait(Exchange& exchange, const Operation& op, bool may_sle
   exchange.wait(
       [&](const std::vector<int>& ranks, double seconds) {
         failure_->check();
+        if (!runtime_.threads()) drive();
+        if (interrupted())
+          fail(Failure::Kind::comm, fmt::format("{}: rank {} was {}", where(op), rank(), interrupted_text));
         // What a rank sent before it left may still be on its way.
         for (int r : ranks)
           if (runtime_.left(world_ranks_[r]) && seconds > 2.0)
@@ -145,21 +149,62 @@ void MpiCommunicator::collective(const Operation& op) {
   }
 }
 
+// Each rank's counts lie in headers of their own kind, as many as it takes to hold them.
+void MpiCommunicator::require_counts(const Operation& op, const Header& header) {
+  const std::size_t n = static_cast<std::size_t>(size());
+  std::vector<std::int64_t> all(2 * n * n);
+  std::int64_t* mine = &all[2 * n * rank()];
+  std::copy(op.counts.begin(), op.counts.end(), mine);
+  std::copy(op.recv_counts.begin(), op.recv_counts.end(), mine + n);
+  const std::int64_t bytes = static_cast<std::int64_t>(2 * n * sizeof(std::int64_t));
+  Exchange e = exchange();
+  constexpr int tag = 0;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank()) e.recv(r, &all[2 * n * r], bytes, tag);
+  for (int r = 0; r < size(); ++r)
+    if (r != rank()) e.send(r, mine, bytes, tag);
+  try {
+    wait(e, op, true);
+  } catch (...) {
+    runtime_.keep(std::make_shared<std::vector<std::int64_t>>(std::move(all)));
+    throw;
+  }
+  require_matching(
+      name_, header, size(), [&](int q, int r) { return all[2 * n * q + r]; },
+      [&](int q, int r) { return all[2 * n * q + n + r]; });
+}
+
 void MpiCommunicator::run(const Operation& op) {
-  const bool tree_form = op.kind == Kind::reduce_tree || op.kind == Kind::reduce_scatter_tree;
+  const bool matched = op.is(Kind::all_to_all) && op.v();
   std::vector<Header> headers;
-  if (options_.check || tree_form || op.kind == Kind::barrier || op.nbytes() >= meet_bytes)
+  if (options_.check || op.tree() || op.reduce.scaled || op.is(Kind::barrier) ||
+      (!matched && op.nbytes() >= meet_bytes))
     headers = meet(op);
-  if (op.count == 0) return;
+  if (matched && options_.check) require_counts(op, headers[0]);
+  if (op.nothing()) return;
+  scales_ = scales_of(headers);
+  Buffers buffers(op, rank());
+  try {
+    run(op, buffers, headers);
+  } catch (...) {  // messages may still be under way to and from the copies
+    runtime_.keep(std::make_shared<Buffers>(std::move(buffers)));
+    throw;
+  }
+  buffers.finish();
+}
+
+void MpiCommunicator::run(const Operation& op, Buffers& buffers, const std::vector<Header>& headers) {
   switch (op.kind) {
     case Kind::all_reduce:
-      if (op.nbytes() * size() <= 65536) return all_reduce_small(op);
+      if (op.nbytes() * size() <= small_bytes) return all_reduce_small(op);
       return all_reduce(op);
     case Kind::reduce: return all_reduce(op);
-    case Kind::reduce_scatter: return reduce_scatter(op);
-    case Kind::all_gather: return all_gather(op);
+    case Kind::reduce_scatter: return reduce_scatter(op, buffers.out);
+    case Kind::all_gather: return all_gather(op, buffers.in);
     case Kind::broadcast: return broadcast(op);
-    case Kind::all_to_all: return all_to_all(op);
+    case Kind::gather: return gather(op, buffers.in);
+    case Kind::scatter: return scatter(op, buffers.out);
+    case Kind::all_to_all: return all_to_all(op, buffers.in);
     case Kind::reduce_tree:
     case Kind::reduce_scatter_tree: return tree(op, headers);
     case Kind::barrier:
@@ -169,9 +214,29 @@ void MpiCommunicator::run(const Operation& op) {
   }
 }
 
+std::string MpiCommunicator::describe_algorithm(std::string_view operation, std::int64_t nbytes, bool) const {
+  switch (kind_of(operation)) {
+    case Kind::all_reduce: return nbytes * size() <= small_bytes ? "mpi all to all" : "mpi scatter-gather";
+    case Kind::reduce: return "mpi scatter-gather";
+    case Kind::broadcast: return "mpi binomial tree";
+    case Kind::barrier:
+    case Kind::split: return "mpi all to all";
+    case Kind::reduce_tree: return "mpi ordered scatter-gather";
+    case Kind::reduce_scatter_tree: return "mpi ordered scatter";
+    case Kind::reduce_scatter: return "mpi scatter";
+    case Kind::all_gather:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::all_to_all:
+    case Kind::send:
+    case Kind::recv: break;
+  }
+  return "mpi direct";
+}
+
 std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   std::shared_ptr<Communicator> result;
-  in_order([&] {
+  in_order("split", [&] {
     failure_->check();
     ++operations_;
     Operation op;

@@ -52,13 +52,6 @@ void Exchange::matched(int from, void* data, std::int64_t nbytes, MPI_Message& m
         "MPI_Imrecv");
 }
 
-void Exchange::forget() {
-  auto serial = runtime_.lock();
-  for (MPI_Request& r : sends_) MPI_Request_free(&r);
-  sends_.clear();
-  send_to_.clear();
-}
-
 // Tests each request by itself, since MPI_Testall may leave finished ones as they are.
 std::vector<int> Exchange::waited_for() {
   auto serial = runtime_.lock();
@@ -96,30 +89,36 @@ void Exchange::check_lengths(int code, const std::vector<MPI_Status>& statuses) 
   }
 }
 
+bool Exchange::all_done(std::vector<MPI_Request>& requests) {
+  if (requests.empty()) return true;
+  auto serial = runtime_.lock();
+  int done = 0;
+  const bool receiving = &requests == &receives_;
+  std::vector<MPI_Status> statuses(receiving ? requests.size() : 0);
+  const int code = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
+                               receiving ? statuses.data() : MPI_STATUSES_IGNORE);
+  if (receiving && (done || code != MPI_SUCCESS)) check_lengths(code, statuses);
+  check(code, "MPI_Testall");
+  if (done) requests.clear();
+  return done != 0;
+}
+
+bool Exchange::poll() {
+  if (!(all_done(receives_) & all_done(sends_))) return false;
+  receive_from_.clear();
+  receive_bytes_.clear();
+  send_to_.clear();
+  return true;
+}
+
 void Exchange::wait(const Idle& idle, bool may_sleep) {
-  const auto all_done = [&](std::vector<MPI_Request>& requests) {
-    if (requests.empty()) return true;
-    auto serial = runtime_.lock();
-    int done = 0;
-    const bool receiving = &requests == &receives_;
-    std::vector<MPI_Status> statuses(receiving ? requests.size() : 0);
-    const int code = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
-                                 receiving ? statuses.data() : MPI_STATUSES_IGNORE);
-    if (receiving && (done || code != MPI_SUCCESS)) check_lengths(code, statuses);
-    check(code, "MPI_Testall");
-    if (done) requests.clear();
-    return done != 0;
-  };
   Backoff backoff(runtime_.crowded(), may_sleep);
-  while (!(all_done(receives_) & all_done(sends_))) {
+  while (!poll()) {
     backoff.pause();
     if (!backoff.due()) continue;
     runtime_.poll();
     idle(waited_for(), std::chrono::duration<double>(backoff.elapsed()).count());
   }
-  receive_from_.clear();
-  receive_bytes_.clear();
-  send_to_.clear();
 }
 
 }  // namespace shoal::comm::mpi

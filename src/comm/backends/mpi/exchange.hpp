@@ -23,16 +23,16 @@ class Exchange {
   // One message of at most 1 GiB, sent also when it is empty; and its receive, of a message already matched.
   void message(int to, const void* data, std::int64_t nbytes, int tag);
   void matched(int from, void* data, std::int64_t nbytes, MPI_Message& message);
-  // Does not wait for what was given so far: the caller keeps the memory for ever.
-  void forget();
-
   // Polls until all is done. `idle` is called now and then with the ranks that are waited for and the time
   // since the wait began, and throws to give up. may_sleep: while nothing large is moved by polling.
   using Idle = std::function<void(const std::vector<int>& ranks, double seconds)>;
   void wait(const Idle& idle, bool may_sleep);
+  // True when all is done; never blocks.
+  bool poll();
 
  private:
   std::vector<int> waited_for();
+  bool all_done(std::vector<MPI_Request>& requests);
   void check_lengths(int code, const std::vector<MPI_Status>& statuses) const;
 
   Runtime& runtime_;

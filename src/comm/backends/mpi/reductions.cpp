@@ -41,7 +41,7 @@ void MpiCommunicator::all_reduce_small(const Operation& op) {
   for (int q = 0; q < size(); ++q)
     if (q != rank()) e.send(q, op.in.data(), nbytes);
   wait(e, op, true);
-  combine(op, sources, op.out.data(), op.count);
+  combine(op, sources, op.out.data(), op.count, scales_);
 }
 
 // Also reduce: there only the root receives the sums.
@@ -77,7 +77,7 @@ void MpiCommunicator::all_reduce(const Operation& op) {
       sources[q] = q == rank() ? static_cast<const void*>(at(op.in.data(), mine.begin)) : received(s, q);
     wait(gathering, op, false);
     std::byte* sum = rooted && rank() != op.root ? room + 2 * size() * most : at(op.out.data(), mine.begin);
-    combine(op, sources, sum, mine.size / width);
+    combine(op, sources, sum, mine.size / width, scales_);
     for (int i = 1; i < size(); ++i) {
       const int q = (rank() + i) % size();
       if (!rooted || rank() == op.root)
@@ -88,21 +88,26 @@ void MpiCommunicator::all_reduce(const Operation& op) {
   wait(gathering, op, false);
 }
 
-void MpiCommunicator::reduce_scatter(const Operation& op) {
-  const std::int64_t width = size_of(op.dtype), nbytes = op.nbytes();
-  const std::vector<Segment> segments = cut(op.count, part_bytes / width);
+// Parts may differ in size (the v form): a segment is the same stretch of every part, as far as each goes.
+void MpiCommunicator::reduce_scatter(const Operation& op, void* result) {
+  const std::int64_t width = size_of(op.dtype);
+  std::int64_t longest = 0;
+  for (int q = 0; q < size(); ++q) longest = std::max(longest, op.part_count(q));
+  const std::vector<Segment> segments = cut(longest, part_bytes / width);
   const std::int64_t most = segments[0].count * width;
-  const std::byte* own = at(op.in.data(), rank() * nbytes);
-  const bool clash = op.out.data() != own && overlap(op.in.data(), op.in.nbytes(), op.out.data(), nbytes);
-  std::byte* room = scratch(2 * most * size() + (clash ? nbytes : 0));
-  std::byte* out = clash ? room + 2 * most * size() : static_cast<std::byte*>(op.out.data());
+  std::byte* room = scratch(2 * most * size());
+  const auto length = [&](std::size_t s, int q) {  // of segment s in q's part, in elements
+    return std::clamp<std::int64_t>(op.part_count(q) - segments[s].begin, 0, segments[s].count);
+  };
+  const auto piece = [&](std::size_t s, int q) {
+    return at(op.in.data(), op.part_offset(q) + segments[s].begin * width);
+  };
   const auto scatter = [&](std::size_t s, Exchange& e) {
-    const std::int64_t begin = segments[s].begin * width, bytes = segments[s].count * width;
     for (int q = 0; q < size(); ++q)
-      if (q != rank()) e.recv(q, room + (s % 2 * size() + q) * most, bytes);
+      if (q != rank()) e.recv(q, room + (s % 2 * size() + q) * most, length(s, rank()) * width);
     for (int i = 1; i < size(); ++i) {
       const int q = (rank() + i) % size();
-      e.send(q, at(op.in.data(), q * nbytes + begin), bytes);
+      e.send(q, piece(s, q), length(s, q) * width);
     }
   };
   Exchange e = exchange();
@@ -112,11 +117,9 @@ void MpiCommunicator::reduce_scatter(const Operation& op) {
     wait(e, op, false);
     if (s + 1 < segments.size()) scatter(s + 1, e);
     for (int q = 0; q < size(); ++q)
-      sources[q] = q == rank() ? static_cast<const void*>(own + segments[s].begin * width)
-                               : room + (s % 2 * size() + q) * most;
-    combine(op, sources, out + segments[s].begin * width, segments[s].count);
+      sources[q] = q == rank() ? static_cast<const void*>(piece(s, q)) : room + (s % 2 * size() + q) * most;
+    combine(op, sources, at(result, segments[s].begin * width), length(s, rank()), scales_);
   }
-  if (clash) std::memcpy(op.out.data(), out, nbytes);
 }
 
 // The same two phases, with all nodes of all ranks in place of one buffer a rank.

@@ -32,4 +32,4 @@ shoal.comm.all_reduce(largest, op="max")
 shoal.comm.all_reduce(smallest, op="min")
 assert largest[0] == smallest[0], "every rank holds the same parameters"
 if world.rank == 0:
-    print(f"{world.size} ranks, validation loss {validation:.4f}, the same parameters on every rank")
+    print(f"{world.size} rank{'s' * (world.size != 1)}, validation loss {validation:.4f}, the same parameters on every rank")

@@ -1,10 +1,10 @@
 // Trains a small GPT on a text file, data parallel: mpirun -n 2 ./train TEXT [key=value ...]
 #include <cstdio>
-#include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "shoal/comm/bootstrap.hpp"
+#include "shoal/train/program.hpp"
 #include "shoal/train/trainer.hpp"
 
 int main(int argc, char** argv) {
@@ -12,8 +12,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: train TEXT [key=value ...]\n");
     return 2;
   }
-  try {
-    const auto world = shoal::make_world();
+  // Joins the world; what goes wrong is shown once, by the rank that failed, and makes the exit status.
+  return shoal::train::run_program("train", [&](const std::shared_ptr<shoal::Communicator>& world) {
     std::vector<std::string> keys = {"model.layers=2",
                                      "model.heads=4",
                                      "model.hidden=64",
@@ -37,9 +37,8 @@ int main(int argc, char** argv) {
                     metrics.loss, metrics.grad_norm);
     }
     const double validation = trainer.evaluate();
-    if (world->rank() == 0) std::printf("%d ranks, validation loss %.4f\n", world->size(), validation);
-    return 0;
-  } catch (const std::exception& e) {
-    return shoal::end_failed_job(std::string("train: ") + e.what());
-  }
+    if (world->rank() == 0)
+      std::printf("%d rank%s, validation loss %.4f\n", world->size(), world->size() == 1 ? "" : "s",
+                  validation);
+  });
 }

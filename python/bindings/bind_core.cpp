@@ -1,16 +1,22 @@
 // Errors and what the build contains.
+#include <exception>
+
 #include "bindings/bindings.hpp"
 #include "shoal/core/build_info.hpp"
 #include "shoal/core/error.hpp"
+#include "shoal/train/agree.hpp"
 
 namespace shoal::python {
 namespace {
 
 namespace py = pybind11;
 
-void raise(const char* type, const char* message) {
+// on_all_ranks: every rank raised the same, so one of them is enough to show (shoal/comm.py).
+void raise(const char* type, const std::exception& e) {
   const py::object cls = py::module_::import("shoal.errors").attr(type);
-  PyErr_SetString(cls.ptr(), message);
+  const py::object value = cls(e.what());
+  if (dynamic_cast<const train::Agreed*>(&e)) value.attr("on_all_ranks") = true;
+  PyErr_SetObject(cls.ptr(), value.ptr());
 }
 
 // Most derived first.
@@ -19,23 +25,23 @@ void translate(std::exception_ptr pointer) {
   try {
     std::rethrow_exception(pointer);
   } catch (const ConfigError& e) {
-    raise("ConfigError", e.what());
+    raise("ConfigError", e);
   } catch (const ShapeError& e) {
-    raise("ShapeError", e.what());
+    raise("ShapeError", e);
   } catch (const TimeoutError& e) {
-    raise("TimeoutError", e.what());
+    raise("TimeoutError", e);
   } catch (const CommError& e) {
-    raise("CommError", e.what());
+    raise("CommError", e);
   } catch (const DataError& e) {
-    raise("DataError", e.what());
+    raise("DataError", e);
   } catch (const CheckpointError& e) {
-    raise("CheckpointError", e.what());
+    raise("CheckpointError", e);
   } catch (const DeviceError& e) {
-    raise("DeviceError", e.what());
+    raise("DeviceError", e);
   } catch (const TrainError& e) {
-    raise("TrainError", e.what());
+    raise("TrainError", e);
   } catch (const Error& e) {
-    raise("Error", e.what());
+    raise("Error", e);
   }
 }
 

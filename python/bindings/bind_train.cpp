@@ -3,6 +3,8 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <optional>
+
 #include "bindings/array.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/logical.hpp"
@@ -14,11 +16,12 @@ namespace {
 using train::Trainer;
 
 std::unique_ptr<Trainer> make_trainer(const train::Job& job, std::shared_ptr<Communicator> comm,
-                                      bool write_records,
+                                      std::optional<bool> write_records,
                                       std::function<void(const train::Metrics&)> on_step) {
   train::TrainerOptions options;
-  options.write_records = write_records;
-  options.on_step = std::move(on_step);  // takes the interpreter's lock when it is called
+  options.write_records = write_records.value_or(true);
+  options.late_records = !write_records.has_value();  // none: a script that only steps makes no directory
+  options.on_step = std::move(on_step);               // takes the interpreter's lock when it is called
   return std::make_unique<Trainer>(job, std::move(comm), options);
 }
 

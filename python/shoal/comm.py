@@ -14,6 +14,7 @@ changed) after its wait()."""
 import atexit as _atexit
 import operator as _operator
 import sys as _sys
+import time as _time
 import traceback as _traceback
 
 import numpy as _numpy
@@ -22,7 +23,7 @@ from . import _core, errors as _errors
 from ._core import Communicator, Work, comm_backends, run_local
 
 __all__ = ["Communicator", "DeviceMesh", "Work", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "comm_backends",
-           "get_rank", "get_world_size", "init", "is_initialized", "local_rank", "new_group", "rank", "recv", "reduce",
+           "get_rank", "get_world_size", "init", "is_initialized", "is_member", "local_rank", "new_group", "rank", "recv", "reduce",
            "reduce_scatter", "run_local", "send", "shutdown", "world", "world_size"]
 
 _world = None
@@ -66,18 +67,56 @@ def _end_job_on_exception():
             previous(kind, value, trace)
             return
         _sys.stdout.flush()
+        if getattr(value, "on_all_ranks", False):  # they all raised it: one of them shows it
+            if _world.rank == 0:
+                previous(kind, value, trace)
+            try:
+                _world.barrier()  # nobody ends, and so ends the job, before rank 0 has shown it
+            except _errors.Error:
+                pass
+            return
+        # Where every rank fails alike, in its own code, rank 0 shows it and ends the others before they do.
+        if _world.rank != 0 and not isinstance(value, _errors.CommError):
+            _time.sleep(1)
         # Under MPI this does not return: it ends the other ranks, and the cause is the message shown last.
         _core.end_failed_job("".join(_traceback.format_exception(kind, value, trace)).rstrip())
 
     _sys.excepthook = hook
 
 
+class _NotAMember:
+    """What new_group returns on ranks outside the group: whatever needs a communicator refuses it, and it is false."""
+
+    def __init__(self, ranks, comm):
+        self._what = f"new_group({ranks}) of communicator {comm.name}: rank {comm.rank} of {comm.size} is not in this group"
+
+    def __bool__(self):
+        return False
+
+    def __repr__(self):
+        return f"<shoal.comm.{self._what}>"
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _errors.CommError(f"{self._what}, and cannot use it ({name})")
+
+
+def is_member(group):
+    """Whether this rank is in what new_group returned. None is the world, of which every rank is a member."""
+    return not isinstance(group, _NotAMember)
+
+
+def _comm(group):
+    return world() if group is None else group
+
+
 def rank(group=None):
-    return (group or world()).rank
+    return _comm(group).rank
 
 
 def world_size(group=None):
-    return (group or world()).size
+    return _comm(group).size
 
 
 get_rank, get_world_size = rank, world_size  # their names in torch.distributed
@@ -89,10 +128,11 @@ def local_rank():
 
 
 def new_group(ranks, group=None):
-    """The communicator of the given ranks, in that order; None on the others. All ranks call it, with the same list.
+    """The communicator of the given ranks, in that order. All ranks call it, with the same list. The others get an object
+    that is false, for which is_member() is false, and with which any operation is a CommError (None means the world).
 
     Ranks outside [0, size), repeated ones and an empty list are a ConfigError."""
-    comm = group or world()
+    comm = _comm(group)
     ranks = [_operator.index(r) for r in ranks]
     if not ranks:
         raise _errors.ConfigError(f"new_group: no ranks given, of the {comm.size} of communicator {comm.name}")
@@ -105,7 +145,8 @@ def new_group(ranks, group=None):
         raise _errors.ConfigError(f"new_group({ranks}): {_named(repeated)} given more than once, on communicator "
                                   f"{comm.name} of size {comm.size}")
     member = comm.rank in ranks
-    return comm.split(0 if member else -1, ranks.index(comm.rank) if member else 0)
+    made = comm.split(0 if member else -1, ranks.index(comm.rank) if member else 0)
+    return made if member else _NotAMember(ranks, comm)
 
 
 class DeviceMesh(_core.DeviceMesh):
@@ -119,7 +160,7 @@ class DeviceMesh(_core.DeviceMesh):
     that would fit."""
 
     def __init__(self, pp=1, dp=1, cp=1, ep=1, tp=1, group=None):
-        super().__init__(group or world(), pp, dp, cp, ep, tp)
+        super().__init__(_comm(group), pp, dp, cp, ep, tp)
 
     def size(self, *axes):
         """How many ranks the axes have together; the ranks of the mesh where none is named."""
@@ -137,7 +178,7 @@ class DeviceMesh(_core.DeviceMesh):
 
 def all_reduce(t, op="sum", group=None, async_op=False):
     """In place: t becomes the sum (average, min, max, product) over all ranks, the same bits on each. Returns t, or a Work."""
-    comm = group or world()
+    comm = _comm(group)
     if async_op:
         return comm.all_reduce_async(t, op)
     comm.all_reduce(t, op)
@@ -148,7 +189,7 @@ def reduce_scatter(input, output=None, op="sum", group=None, async_op=False):
     """output = this rank's part of the reduced input, which is cut along its first dimension. Returns output, or a Work
     (which needs an output of the caller's). Where no output is given it is a new array: of NumPy, or a torch tensor for a
     torch tensor."""
-    comm = group or world()
+    comm = _comm(group)
     if output is None:
         _needs_output("reduce_scatter", async_op)
         like, shape = _template(input)
@@ -164,7 +205,7 @@ def reduce_scatter(input, output=None, op="sum", group=None, async_op=False):
 def all_gather(input, output=None, group=None, async_op=False):
     """output[r] = rank r's input. Returns output, or a Work (which needs an output of the caller's). Where no
     output is given it is a new array of shape (size, *input.shape): of NumPy, or a torch tensor for a torch tensor."""
-    comm = group or world()
+    comm = _comm(group)
     if output is None:
         _needs_output("all_gather", async_op)
         like, shape = _template(input)
@@ -177,7 +218,7 @@ def all_gather(input, output=None, group=None, async_op=False):
 
 def broadcast(t, root=0, group=None, async_op=False):
     """In place: t becomes root's. Returns t, or a Work."""
-    comm = group or world()
+    comm = _comm(group)
     if async_op:
         return comm.broadcast_async(t, root)
     comm.broadcast(t, root)
@@ -188,30 +229,30 @@ def reduce(input, output=None, root=0, op="sum", group=None):
     """On root, output (where none is given: input, in place) becomes the reduced input; elsewhere nothing is written.
     Returns output."""
     output = input if output is None else output
-    (group or world()).reduce(input, output, root, op)
+    _comm(group).reduce(input, output, root, op)
     return output
 
 
 def all_to_all(input, output, group=None):
     """output[r] = rank r's input[rank()]: both are cut along their first dimension into one part a rank. Returns output."""
-    (group or world()).all_to_all(input, output)
+    _comm(group).all_to_all(input, output)
     return output
 
 
 def send(t, peer, group=None):
     """Sends t to the rank `peer`, which calls recv with as many elements of the same dtype."""
-    (group or world()).send(t, peer)
+    _comm(group).send(t, peer)
 
 
 def recv(t, peer, group=None):
     """In place: t becomes what the rank `peer` sends. Returns t."""
-    (group or world()).recv(t, peer)
+    _comm(group).recv(t, peer)
     return t
 
 
 def barrier(group=None):
     """Returns when all ranks have called it."""
-    (group or world()).barrier()
+    _comm(group).barrier()
 
 
 def _named(ranks):

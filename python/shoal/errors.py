@@ -4,6 +4,7 @@ import builtins
 
 class Error(Exception):
     """Whatever the library throws."""
+    on_all_ranks = False  # whether every rank of the communicator raised the same
 
 
 class ConfigError(Error, ValueError):

@@ -90,10 +90,12 @@ class Job:
 class Trainer:
     """Runs a job on the ranks of a communicator (by default the world, which it joins). Collective throughout.
 
-    on_step: called on rank 0 with the Metrics of each step of run(). write_records: job.toml, metrics.jsonl and the
-    final weights in run.dir."""
+    on_step: called on rank 0 with the Metrics of each step of run(). write_records: whether run() writes job.toml,
+    metrics.jsonl and the final weights into run.dir (trainer.job["run"]["dir"], by default runs/<name>), as `shoal train`
+    does. None: yes, and run() makes the directory; True: it is made, and refused where it cannot be written, at once;
+    False: nothing is written. step() and evaluate() write nothing."""
 
-    def __init__(self, job=None, overrides=(), group=None, write_records=False, on_step=None):
+    def __init__(self, job=None, overrides=(), group=None, write_records=None, on_step=None):
         given, job = job, Job(job, overrides)
         if given is None and not job["data"]["train"]:
             raise ConfigError("Trainer: no job and no data.train given: expected a dict with the sections of a job file, "
@@ -102,9 +104,10 @@ class Trainer:
         if group is None:
             settings = job["comm"]
             group = comm.init(settings["backend"], settings["timeout"])
+        place = f"rank {group.rank} of {group.size}"  # a CommError where this rank is not in the group
         self._trainer = _core.Trainer(job._job, group, write_records, on_step)
         self._resolved = Job._of(self._trainer.resolved_job)
-        self._place = f"rank {group.rank} of {group.size}"
+        self._place = place
 
     @property
     def job(self):
@@ -124,7 +127,7 @@ class Trainer:
         return self._trainer.evaluate()
 
     def run(self):
-        """The remaining steps, evaluations, and the final weights."""
+        """The remaining steps, evaluations, and the final weights; records in run.dir (write_records)."""
         self._trainer.run()
 
     def save_weights(self, path):

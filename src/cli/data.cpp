@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/core/hash.hpp"
+#include "shoal/core/text.hpp"
 #include "shoal/data/pack.hpp"
 #include "shoal/data/token_file.hpp"
 
@@ -27,11 +28,12 @@ int pack(PackArguments arguments) {
   if (arguments.dtype == "u16") arguments.options.dtype = DType::u16;
   if (arguments.dtype == "u32") arguments.options.dtype = DType::u32;
   const data::PackReport report = data::pack(arguments.output, arguments.inputs, arguments.options);
-  fmt::print(
-      "{}: {} tokens of {} from {} files{}, checksum {}\n", arguments.output, report.tokens,
-      name(report.dtype), report.files,
-      report.skipped_links > 0 ? fmt::format(" ({} symbolic links skipped)", report.skipped_links) : "",
-      hex(report.checksum));
+  fmt::print("{}: {} of {} from {}{}, checksum {}\n", arguments.output, text::count(report.tokens, "token"),
+             name(report.dtype), text::count(report.files, "file"),
+             report.skipped_links > 0
+                 ? fmt::format(" ({} skipped)", text::count(report.skipped_links, "symbolic link"))
+                 : "",
+             hex(report.checksum));
   return 0;
 }
 

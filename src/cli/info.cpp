@@ -5,6 +5,7 @@
 #include "shoal/comm/bootstrap.hpp"
 #include "shoal/core/build_info.hpp"
 #include "shoal/core/cpu_info.hpp"
+#include "shoal/core/text.hpp"
 #include "shoal/core/threads.hpp"
 
 namespace shoal::cli {
@@ -13,7 +14,7 @@ namespace {
 int info() {
   fmt::print("shoal {}\n", version());
   fmt::print("build      {}\n", build_description());
-  fmt::print("processor  {}, {} threads available\n", cpu_model(), hardware_threads());
+  fmt::print("processor  {}, {} available\n", cpu_model(), text::count(hardware_threads(), "thread"));
   fmt::print("kernels    {}\n", name(isa()));
   fmt::print("\nfeatures\n");
   for (const Feature& f : build_features())

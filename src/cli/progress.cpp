@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "shoal/comm/bootstrap.hpp"
+#include "shoal/core/text.hpp"
 
 namespace shoal::cli {
 
@@ -18,12 +19,6 @@ bool on_terminal() {
   std::error_code error;
   const auto target = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", getppid()), error).string();
   return error || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty");
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  constexpr double mib = 1024.0 * 1024.0;
-  const double b = static_cast<double>(bytes);
-  return b < 1024 * mib ? fmt::format("{:.1f} MiB", b / mib) : fmt::format("{:.2f} GiB", b / mib / 1024);
 }
 
 std::string duration_text(double seconds) {
@@ -40,8 +35,13 @@ void Progress::start(const train::MemoryPrediction& m) {
       "memory of a rank, predicted: parameters {}, gradients {}, optimizer {}, activations {}, other {}: {} "
       "in "
       "total\n",
-      bytes_text(m.parameters), bytes_text(m.gradients), bytes_text(m.optimizer), bytes_text(m.activations),
-      bytes_text(m.other), bytes_text(m.total()));
+      text::bytes(m.parameters), text::bytes(m.gradients), text::bytes(m.optimizer),
+      text::bytes(m.activations), text::bytes(m.other), text::bytes(m.total()));
+  std::fflush(stdout);
+}
+
+void Progress::notice(const std::string& line) {
+  fmt::print("{}\n", line);
   std::fflush(stdout);
 }
 
@@ -69,7 +69,7 @@ void Progress::show(const train::Metrics& m) {
 void Progress::finish(const std::string& run_dir, std::int64_t peak_bytes) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
   fmt::print("done in {}; peak memory of a rank {} (predicted {}); records in {}\n", duration_text(seconds),
-             bytes_text(std::max(peak_bytes, last_.peak_bytes)), bytes_text(memory_.total()), run_dir);
+             text::bytes(std::max(peak_bytes, last_.peak_bytes)), text::bytes(memory_.total()), run_dir);
 }
 
 }  // namespace shoal::cli

@@ -9,8 +9,7 @@ namespace shoal::cli {
 
 bool on_terminal();  // of standard output; under mpirun, of mpirun's
 
-std::string bytes_text(std::int64_t bytes);  // "12.3 MiB"
-std::string duration_text(double seconds);   // "1:02:03", "2:03"
+std::string duration_text(double seconds);  // "1:02:03", "2:03"
 
 // A line that is rewritten, on a terminal; else a plain line every ten seconds, at evaluations and at the
 // end.
@@ -18,6 +17,7 @@ class Progress {
  public:
   Progress(std::int64_t steps, bool terminal);
   void start(const train::MemoryPrediction& memory);
+  void notice(const std::string& line);
   void show(const train::Metrics& metrics);
   // peak_bytes: of this rank. The largest of all ranks is shown beside the prediction.
   void finish(const std::string& run_dir, std::int64_t peak_bytes);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +11,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "shoal/core/error.hpp"
 
@@ -54,9 +57,27 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+void remove_stale_temporaries(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string prefix = fs::path(path).filename().string() + ".tmp.";
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(folder.empty() ? "." : folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(prefix) && name.find_first_not_of("0123456789.", prefix.size()) == std::string::npos)
+      found.push_back(at->path());
+  }
+  for (const fs::path& file : found) {
+    const int fd = ::open(file.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(file.c_str());  // its writer lives no more
+    ::close(fd);
+  }
+}
+
 AtomicFile::AtomicFile(std::string path, Raise raise) : path_(std::move(path)), raise_(raise) {
-  static std::atomic<unsigned> counter{0};
-  temporary_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), counter++);
   // A rename would put a file in the place of a folder's, device's or pipe's name.
   struct stat info {};
   if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
@@ -66,8 +87,20 @@ AtomicFile::AtomicFile(std::string path, Raise raise) : path_(std::move(path)), 
     errno = EISDIR;
     fail("cannot be written");
   }
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail("cannot be written");
+  remove_stale_temporaries(path_);
+  static std::atomic<unsigned> counter{0};
+  for (int attempt = 0; attempt < 1000; ++attempt) {  // process ids repeat, in containers and on other hosts
+    temporary_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), counter++);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno == EEXIST) continue;
+    if (fd_ < 0) break;
+    // The lock says that the writer lives; it ends with the process. Another may have taken the file for a stale one
+    // before this lock.
+    const bool locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (locked && ::fstat(fd_, &info) == 0 && info.st_nlink > 0) return;
+    ::close(std::exchange(fd_, -1));
+  }
+  fail("cannot be written");
 }
 
 AtomicFile::~AtomicFile() {

@@ -7,6 +7,7 @@
 
 #include "shoal/core/error.hpp"
 #include "shoal/core/random.hpp"
+#include "shoal/core/text.hpp"
 #include "shoal/models/model.hpp"
 
 namespace shoal::models {
@@ -72,7 +73,7 @@ std::vector<std::int32_t> generate(LanguageModel& model, const std::vector<std::
       throw DataError(
           fmt::format("generated token {}: the model's logit of token {} is {}: the weights are damaged, or "
                       "their training went wrong",
-                      i, bad - host.begin(), *bad));
+                      i, bad - host.begin(), shoal::text::number(*bad)));
     made.push_back(draw(host, options, key.uniform(i)));
     text.push_back(made.back());
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -30,7 +31,7 @@ double learning_rate(const ScheduleConfig& c, std::int64_t t) {
   if (t >= c.steps) return c.min_lr;
   if (c.type == "cosine" || c.type == "linear") return falling(c, t, c.warmup, c.steps, c.type == "cosine");
   if (c.type == "wsd") {
-    const std::int64_t first = c.steps - decay_steps(c);
+    const std::int64_t first = std::max(c.steps - decay_steps(c), c.warmup);
     return t < first ? c.lr : falling(c, t, first, c.steps, false);
   }
   throw ConfigError(
@@ -50,18 +51,25 @@ void check(const ScheduleConfig& c) {
   if (c.type == "constant") return;
   if (c.steps < 1)
     throw ConfigError(fmt::format("a {} schedule over {} updates: expected 1 or more", c.type, c.steps));
-  if (c.warmup > c.steps)
-    throw ConfigError(
-        fmt::format("optimizer.warmup = {} updates of a {} schedule over {}: expected at most {}", c.warmup,
-                    c.type, c.steps, c.steps));
-  if (c.type != "wsd") return;
-  if (!(c.decay_fraction >= 0 && c.decay_fraction <= 1))
+  if (c.type == "wsd" && !(c.decay_fraction >= 0 && c.decay_fraction <= 1))
     throw ConfigError(fmt::format("the decay of a wsd schedule takes {} of its updates: expected 0 to 1",
                                   c.decay_fraction));
-  if (c.warmup + decay_steps(c) > c.steps)
-    throw ConfigError(
-        fmt::format("a wsd schedule over {} updates has {} of warm-up and {} of decay: too many", c.steps,
-                    c.warmup, decay_steps(c)));
+}
+
+std::optional<std::string> shortened(const ScheduleConfig& c) {
+  const std::int64_t decay = c.type == "wsd" ? decay_steps(c) : 0;
+  if (c.warmup > c.steps)
+    return fmt::format(
+        "optimizer.warmup = {} is longer than train.steps = {}: the learning rate is still rising at the "
+        "end, "
+        "to {} of optimizer.lr = {}",
+        c.warmup, c.steps, learning_rate(c, std::max<std::int64_t>(0, c.steps - 1)), c.lr);
+  if (c.warmup > c.steps - decay)
+    return fmt::format(
+        "optimizer.warmup = {} leaves {} of the {} updates in which optimizer.decay_fraction = {} of "
+        "train.steps = {} would decay: the decay begins later",
+        c.warmup, c.steps - c.warmup, decay, c.decay_fraction, c.steps);
+  return std::nullopt;
 }
 
 }  // namespace shoal::optim

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shoal/core/error.hpp"
+#include "shoal/core/text.hpp"
 
 namespace shoal::train {
 namespace {
@@ -86,7 +87,9 @@ std::optional<std::string> diff_metrics(const fs::path& a, const fs::path& b) {
                            x[i].value("step", nlohmann::json()).dump(), key, vx.dump(), vy.dump());
     }
   }
-  if (x.size() != y.size()) return fmt::format("metrics.jsonl: {} steps and {} steps", x.size(), y.size());
+  if (x.size() != y.size())
+    return fmt::format("metrics.jsonl: {} and {}", text::count(static_cast<std::int64_t>(x.size()), "step"),
+                       text::count(static_cast<std::int64_t>(y.size()), "step"));
   return std::nullopt;
 }
 

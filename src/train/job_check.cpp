@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shoal/core/error.hpp"
-#include "shoal/core/log.hpp"
+#include "shoal/core/text.hpp"
 #include "train/job_keys.hpp"
 
 namespace shoal::train {
@@ -25,13 +25,12 @@ void check_tensor_degree(const Job& job) {
   const std::int64_t tp = job.parallel.tensor;
   if (tp == 1) return;
   const auto refuse = [&](std::int64_t units, const char* what) {
-    throw ConfigError(
-        fmt::format("parallel.tensor = {}: {} {} do not divide by {}; degrees that would do: {}", tp, units,
-                    what, tp, divisors(units)));
+    throw ConfigError(fmt::format("parallel.tensor = {}: {} do not divide by {}; degrees that would do: {}",
+                                  tp, text::count(units, what), tp, divisors(units)));
   };
-  if (job.model.heads % tp != 0) refuse(job.model.heads, "heads");
+  if (job.model.heads % tp != 0) refuse(job.model.heads, "head");
   if (job.model.ffn_hidden > 0 && job.model.ffn_hidden % tp != 0)
-    refuse(job.model.ffn_hidden, "feed-forward columns");
+    refuse(job.model.ffn_hidden, "feed-forward column");
 }
 
 void check_pipeline(const Job& job) {
@@ -39,10 +38,10 @@ void check_pipeline(const Job& job) {
                                       job.parallel.virtual_stages);
   if (job.model.layers % stages != 0) {
     throw ConfigError(
-        fmt::format("parallel.pipeline = {} x parallel.virtual_stages = {}: {} layers do not divide by "
+        fmt::format("parallel.pipeline = {} x parallel.virtual_stages = {}: {} do not divide by "
                     "{} stages; counts that would do: {}",
-                    job.parallel.pipeline, job.parallel.virtual_stages, job.model.layers, stages,
-                    divisors(job.model.layers)));
+                    job.parallel.pipeline, job.parallel.virtual_stages,
+                    text::count(job.model.layers, "layer"), stages, divisors(job.model.layers)));
   }
 }
 
@@ -85,6 +84,11 @@ std::string divisors(std::int64_t n) {
 
 void check_job(const Job& job) {
   for (const Key& key : job_keys()) check_value(key, job);
+  if (job.train.eval_every > 0 && job.data.val.empty() && job.data.split == 1.0)
+    throw ConfigError(
+        fmt::format("train.eval_every = {} asks for evaluations, but data.split = 1.0 leaves nothing of "
+                    "data.train for them: set data.split below 1, or data.val, or train.eval_every = 0",
+                    job.train.eval_every));
   check_tensor_degree(job);
   check_pipeline(job);
   for (const Key& key : job_keys()) check_built(key, job);
@@ -106,33 +110,28 @@ Job resolve(const Job& given, int ranks) {
   if (p.data != 0 && p.data != dp) {
     const std::int64_t needed = product("parallel.data", p.data, "the ranks of a model", model_ranks);
     throw ConfigError(
-        fmt::format("parallel.data = {} x parallel.tensor = {} x parallel.pipeline = {} needs {} ranks, and "
-                    "there are {}: start {} "
+        fmt::format("parallel.data = {} x parallel.tensor = {} x parallel.pipeline = {} needs {}, and "
+                    "there {} {}: start {} "
                     "(mpirun -n {}, or comm.backend = \"local\"), or set parallel.data = {}, or leave it out",
-                    p.data, p.tensor, p.pipeline, needed, ranks, needed, needed, dp));
+                    p.data, p.tensor, p.pipeline, text::count(needed, "rank"), ranks == 1 ? "is" : "are",
+                    ranks, needed, needed, dp));
   }
   p.data = dp;
   job.model.tensor = job.reproducible.on ? job.reproducible.tensor : p.tensor;
   job.model = job.model.resolved();
 
   auto& r = job.reproducible;
-  if (!r.on && (r.data != 1 || r.tensor != 1)) {
-    log::warn_once(
-        fmt::format("reproducible.data = {} and reproducible.tensor = {} are recorded but not used: "
-                    "reproducible.on is false",
-                    r.data, r.tensor));
-  }
   if (r.on && r.data % dp != 0) {
     throw ConfigError(fmt::format(
-        "reproducible.data = {} does not divide by {} data-parallel ranks: set it to a multiple of {} that "
+        "reproducible.data = {} does not divide by {}: set it to a multiple of {} that "
         "divides the global batch (it is part of the job: the bits are the same on every rank count that "
         "divides it), or use a rank count that divides {}: {}",
-        r.data, dp, dp, r.data, divisors(r.data)));
+        r.data, text::count(dp, "data-parallel rank"), dp, r.data, divisors(r.data)));
   }
   auto& t = job.train;
   const std::int64_t V = r.on ? r.data : dp;
   check_batch(t.global_batch, V, t.micro_batch,
-              r.on ? fmt::format("reproducible.data = {}", V) : fmt::format("{} data-parallel ranks", V));
+              r.on ? fmt::format("reproducible.data = {}", V) : text::count(V, "data-parallel rank"));
   if (t.micro_batch == 0) t.micro_batch = t.global_batch / V;
   product("train.global_batch", t.global_batch, "model.seq", job.model.seq);
   const std::int64_t tokens = t.micro_batch * job.model.seq;
@@ -156,6 +155,18 @@ Job resolve(const Job& given, int ranks) {
         job.run.name));
   if (job.run.dir.empty()) job.run.dir = "runs/" + job.run.name;
   return job;
+}
+
+std::vector<std::string> warnings(const Job& job) {
+  std::vector<std::string> lines;
+  const auto& r = job.reproducible;
+  if (!r.on && (r.data != 1 || r.tensor != 1))
+    lines.push_back(
+        fmt::format("reproducible.data = {} and reproducible.tensor = {} are recorded but not used: "
+                    "reproducible.on is false",
+                    r.data, r.tensor));
+  if (const auto text = optim::shortened(job.schedule); text && job.train.steps > 0) lines.push_back(*text);
+  return lines;
 }
 
 }  // namespace shoal::train

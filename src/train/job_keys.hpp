@@ -32,7 +32,11 @@ struct Key {
 
 const std::vector<Key>& job_keys();
 const Key* find_key(const std::string& name);
-const Key& nearest_key(const std::string& name);  // by edit distance of the whole name or of its last part
+bool is_section(const std::string& name);
+// What follows the name of an unknown key, or of an unknown section: the nearest known one, by edit distance, and,
+// where it is the section that is unknown, the sections there are.
+std::string hint(const std::string& name);
+std::string section_hint(const std::string& name);
 
 std::string section(const Key& key);                     // "train"
 std::string leaf(const Key& key);                        // "steps"

@@ -1,5 +1,6 @@
 // Reading: a TOML file, then overrides, through the key list.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <cerrno>
@@ -8,8 +9,10 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "shoal/core/error.hpp"
+#include "shoal/core/text.hpp"
 #include "train/job_check.hpp"
 #include "train/job_keys.hpp"
 
@@ -23,8 +26,13 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-std::string text(const toml::node& node) {
-  if (node.is_floating_point()) return fmt::format("{}", *node.value<double>());  // toml++ prints 17 digits
+std::string value_text(const toml::node& node) {
+  if (node.is_floating_point()) return text::number(*node.value<double>());  // toml++ prints 17 digits
+  if (const toml::array* array = node.as_array()) {
+    std::vector<std::string> items;
+    for (const toml::node& item : *array) items.push_back(value_text(item));
+    return fmt::format("[{}]", fmt::join(items, ", "));
+  }
   std::ostringstream out;
   node.visit([&](const auto& n) { out << n; });
   return out.str();
@@ -34,11 +42,13 @@ std::string text(const toml::node& node) {
 void set(Job& job, const std::string& name, const toml::node& node, const std::string& where) {
   const Key* key = find_key(name);
   if (!key) {
-    throw ConfigError(fmt::format("{}unknown key {} (value {}): the nearest known key is {}", where, name,
-                                  text(node), nearest_key(name).name));
+    if (node.is_table() && name.find('.') == std::string::npos)
+      throw ConfigError(fmt::format("{}unknown section [{}]{}", where, name, section_hint(name)));
+    throw ConfigError(
+        fmt::format("{}unknown key {} (value {}){}", where, name, value_text(node), hint(name)));
   }
   const auto wrong = [&]() -> ConfigError {
-    return ConfigError(fmt::format("{}{} = {}: expected {}", where, name, text(node), accepts(*key)));
+    return ConfigError(fmt::format("{}{} = {}: expected {}", where, name, value_text(node), accepts(*key)));
   };
   const auto number = [&](const toml::node& n) -> double {
     if (!n.is_number()) throw wrong();
@@ -85,9 +95,7 @@ void read_table(Job& job, const toml::table& table, const std::string& prefix, c
     const std::string name = prefix.empty() ? std::string(k.str()) : prefix + "." + std::string(k.str());
     const std::string where = fmt::format("{}:{}: ", path, node.source().begin.line);
     if (const toml::table* inner = node.as_table(); inner && !find_key(name)) {
-      bool known = false;
-      for (const Key& key : job_keys()) known = known || section(key) == name;
-      if (!known && inner->empty()) set(job, name, node, where);  // throws: unknown
+      if (!is_section(name) && inner->empty()) set(job, name, node, where);  // throws: unknown
       read_table(job, *inner, name, path, tie_given);
     } else {
       set(job, name, node, where);

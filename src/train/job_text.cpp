@@ -91,14 +91,37 @@ const Key* find_key(const std::string& name) {
   return nullptr;
 }
 
-const Key& nearest_key(const std::string& name) {
+bool is_section(const std::string& name) {
+  return std::ranges::any_of(job_keys(), [&](const Key& key) { return section(key) == name; });
+}
+
+std::string hint(const std::string& name) {
+  std::vector<std::string> sections, keys;  // keys: of the section `name`
+  for (const Key& key : job_keys()) {
+    if (sections.empty() || sections.back() != section(key)) sections.push_back(section(key));
+    if (section(key) == name) keys.push_back(leaf(key));
+  }
+  if (!keys.empty()) return fmt::format(": it is a section, with the keys {}", fmt::join(keys, ", "));
   const auto distance = [&](const Key& key) {
     // A right name in the wrong section is nearer than any misspelling of two letters.
     return std::min(edit_distance(name, key.name), 1 + edit_distance(last_part(name), leaf(key)));
   };
-  const auto& keys = job_keys();
-  return *std::min_element(keys.begin(), keys.end(),
-                           [&](const Key& a, const Key& b) { return distance(a) < distance(b); });
+  const std::string given = name.substr(0, name.find('.'));
+  const bool wrong_section = given != name && !is_section(given);
+  return fmt::format(
+      "{}: the nearest known key is {}",
+      wrong_section ? fmt::format(": there is no section {}, only {}", given, fmt::join(sections, ", ")) : "",
+      std::ranges::min_element(job_keys(), {}, distance)->name);
+}
+
+std::string section_hint(const std::string& name) {
+  std::vector<std::string> sections;
+  for (const Key& key : job_keys())
+    if (sections.empty() || sections.back() != section(key)) sections.push_back(section(key));
+  return fmt::format(
+      ": the nearest is {}, of {}",
+      *std::ranges::min_element(sections, {}, [&](const std::string& s) { return edit_distance(name, s); }),
+      fmt::join(sections, ", "));
 }
 
 std::string section(const Key& key) { return std::string(key.name, std::strchr(key.name, '.')); }

@@ -1,8 +1,9 @@
 // The bytes of a run, from the job alone.
 #include <algorithm>
+#include <limits>
 
 #include "shoal/shard/layout.hpp"
-#include "shoal/train/trainer.hpp"
+#include "train/trainer_impl.hpp"
 
 namespace shoal::train {
 namespace {
@@ -10,6 +11,21 @@ namespace {
 std::int64_t block(std::int64_t bytes) { return shard::round_up(bytes, 256); }  // as the allocator counts
 
 }  // namespace
+
+MemoryPrediction least_memory(const Job& job, models::LanguageModel& model) {
+  const auto sum = [](std::int64_t a, std::int64_t b) {
+    std::int64_t out = 0;
+    return __builtin_add_overflow(a, b, &out) ? std::numeric_limits<std::int64_t>::max() / 16 : out;
+  };
+  std::int64_t numel = 0;
+  for (const nn::Parameter* p : model.parameters())
+    numel = std::min(sum(numel, p->numel()), std::numeric_limits<std::int64_t>::max() / 64);
+  MemoryPrediction m;
+  m.parameters = m.gradients = numel * size_of(DType::f32);
+  m.optimizer =
+      optim::optimizer_state_bytes(job.optimizer, numel / (job.parallel.zero == 0 ? 1 : job.parallel.data));
+  return m;
+}
 
 MemoryPrediction predict_memory(const Job& job, int ranks, int rank) {
   const auto model = models::make_model(job.model);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "shoal/core/error.hpp"
+#include "shoal/core/text.hpp"
 #include "shoal/train/agree.hpp"
 #include "shoal/train/loss.hpp"
 #include "train/host.hpp"
@@ -42,7 +43,7 @@ void Trainer::Impl::report_loss(const Local& local, std::int64_t count,
       if (!where.empty() || t.dtype() != DType::f32) return;
       const std::vector<float> values = to_host<float>(stream, t);
       if (const auto at = first_nonfinite(values))
-        where = fmt::format("{} {}, the {} of shape {}, element {}", layer, values[*at], kind,
+        where = fmt::format("{} {}, the {} of shape {}, element {}", layer, text::number(values[*at]), kind,
                             t.shape().str(), *at);
     };
     nn::Saved saved;
@@ -50,7 +51,7 @@ void Trainer::Impl::report_loss(const Local& local, std::int64_t count,
     throw TrainError(fmt::format(
         "step {}: the loss is {}: the first layer with a value that is not finite is {} (rank {}, samples "
         "{} to {} of the batch)",
-        batch + 1, *sum, where.empty() ? "the loss itself" : where, rank, mb.first_sample,
+        batch + 1, text::number(*sum), where.empty() ? "the loss itself" : where, rank, mb.first_sample,
         mb.first_sample + mb.samples - 1));
   });
   throw TrainError(
@@ -66,17 +67,17 @@ void Trainer::Impl::report_gradient(double norm) {
       for (const shard::Range& r : flat.owned) {
         for (std::int64_t e = std::max(r.first, s->offset); e < std::min(r.last, s->offset + s->numel); ++e) {
           if (std::isfinite(grads[static_cast<std::size_t>(e)])) continue;
-          throw TrainError(
-              fmt::format("step {}: the gradient norm is {}: the gradient of {} (piece {}) has {} at "
-                          "element {}",
-                          batch + 1, norm, flat.parameters[static_cast<std::size_t>(s->tensor)]->name,
-                          s->piece, grads[static_cast<std::size_t>(e)], e - s->offset));
+          throw TrainError(fmt::format(
+              "step {}: the gradient norm is {}: the gradient of {} (piece {}) has {} at "
+              "element {}",
+              batch + 1, text::number(norm), flat.parameters[static_cast<std::size_t>(s->tensor)]->name,
+              s->piece, text::number(grads[static_cast<std::size_t>(e)]), e - s->offset));
         }
       }
     }
   });
-  throw TrainError(
-      fmt::format("step {}: the gradient norm is {}: the sum of finite squares overflows", batch + 1, norm));
+  throw TrainError(fmt::format("step {}: the gradient norm is {}: the sum of finite squares overflows",
+                               batch + 1, text::number(norm)));
 }
 
 }  // namespace shoal::train

@@ -26,6 +26,7 @@ struct Trainer::Impl {
   std::unique_ptr<parallel::BucketEngine> engine;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<Records> records;  // rank 0 only
+  bool records_asked = false;        // of rank 0, by prepare_records()
   std::unique_ptr<BitsRecorder> bits;
   std::int64_t batch = 0;  // batches done
 
@@ -39,7 +40,9 @@ struct Trainer::Impl {
   std::int64_t microbatches() const { return shard_samples() / job.train.micro_batch; }  // a data shard
 
   Impl(const Job& given, std::shared_ptr<Communicator> c, TrainerOptions o);
+  void verify_data() const;
   void prepare_records();
+  void notice(const std::string& line) const;  // on rank 0
   Local read_batch() const;
   nn::Microbatch microbatch(const Local& local, std::int64_t index, std::int64_t count);
   Tensor ids(const std::vector<std::int32_t>& all, std::int64_t index) const;  // of local microbatch `index`
@@ -57,6 +60,10 @@ struct Trainer::Impl {
                                 const std::vector<double>& shard_sums);
   [[noreturn]] void report_gradient(double norm);
 };
+
+// Parameters, their gradients and the optimizer's state alone: at once, also for models of absurd sizes, whose bucket
+// plan predict_memory() would have to make.
+MemoryPrediction least_memory(const Job& job, models::LanguageModel& model);
 
 // Identifies build, instruction set and job: throws ConfigError, on all ranks, where these differ and matter.
 void compare_ranks(const Job& job, const data::DataSplit& data, Communicator& comm, const Stream& stream);

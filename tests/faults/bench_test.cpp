@@ -83,8 +83,8 @@ TEST_F(Bench, Refusals) {
   expect_refused(bench("-r 2 --op broadcast --ranks 2 -b 4 -e 4"), "--root 2: expected 0 to 1, or all");
   expect_refused(bench("-c -1"), "--check -1: expected 0 or above");
   expect_refused(bench("-a 4"), "--average 4: expected 0 to 3");
-  expect_refused(bench("-n many"), "Could not convert: --iters = many");
-  expect_refused(bench("--frob"), "The following argument was not expected: --frob");
+  expect_refused(bench("-n many"), "bench comm: Could not convert: --iters = many");
+  expect_refused(bench("--frob"), "bench comm: unknown option --frob");
   expect_refused(bench("--op sendrecv"), "--op sendrecv needs two ranks or more");
   expect_refused(bench("-b 4 -e 4 --json missing/out.json"), "missing/out.json: cannot be written");
   expect_refused(bench("--ranks 2", "RANK=0 WORLD_SIZE=2"),

@@ -55,7 +55,7 @@ TEST_F(Cli, KeysAndValues) {
                  "4 heads do not divide by 3; degrees that would do: 1, 2 or 4");
   expect_refused(train("model.hidden=33"), "33");
   expect_refused(train("train.micro_batch=3"),
-                 "train.global_batch = 4 does not divide by 1 data-parallel ranks x "
+                 "train.global_batch = 4 does not divide by 1 data-parallel rank x "
                  "train.micro_batch = 3 = 3; microbatches that would do: 1, 2 or 4");
   expect_refused(shoal("train missing.toml"), "job file missing.toml: No such file or directory");
   expect_refused(shoal("train data.train="), "data.train is empty");
@@ -69,13 +69,37 @@ TEST_F(Cli, KeysAndValues) {
 }
 
 TEST_F(Cli, Arguments) {
-  expect_refused(shoal(""), "subcommand");
-  expect_refused(shoal("trian"), "unknown command trian");
-  expect_refused(shoal("train --loud"), "--loud");
-  expect_refused(shoal("diff one"), "RUN_B");
+  expect_refused(shoal(""),
+                 "which command? There are info, train, sample, data, diff, bench, run (shoal --help)");
+  expect_refused(shoal("trian"),
+                 "unknown command trian: the commands are info, train, sample, data, diff, bench, run");
+  expect_refused(shoal("--loud"), "unknown option --loud: the commands are info");
+  expect_refused(shoal("train --loud"),
+                 "train: unknown option --loud; keys of the job are given as train.steps=100, without dashes "
+                 "(shoal train --help)");
+  expect_refused(shoal("sample run --loud"), "sample: unknown option --loud (shoal sample --help)");
+  expect_refused(shoal("diff a b c"), "diff: one argument too many: c (shoal diff --help)");
+  expect_refused(shoal("diff one"), "diff: RUN_B is required (shoal diff --help)");
+  expect_refused(shoal("data"), "data: A subcommand is required (shoal data --help)");
+  EXPECT_EQ(shoal("help").output, shoal("--help").output);
+  EXPECT_EQ(shoal("help train").output, shoal("train --help").output);
+  EXPECT_EQ(shoal("help").code, 0);
+  EXPECT_EQ(shoal("--version").output.rfind("shoal ", 0), 0u);
+  EXPECT_EQ(shoal("version").output, shoal("--version").output);
   EXPECT_EQ(shoal("--help").code, 0);
   EXPECT_EQ(shoal("train --help").code, 0);
   EXPECT_NE(shoal("train --help").output.find("key=value"), std::string::npos);
+}
+
+TEST_F(Cli, AJobFileMayStandAnywhereAmongTheKeys) {
+  dir_.write("job.toml", "[train]\nsteps = 2\nglobal_batch = 4\n");
+  dir_.write("lr=1/job.toml", "[train]\nstep = 2\n");
+  EXPECT_EQ(train("job.toml").code, 0);
+  EXPECT_EQ(train("job.toml train.steps=1").code, 0);
+  expect_refused(train("job.toml job.toml"), "two job files, job.toml and job.toml");
+  expect_refused(train("./lr=1/job.toml"), "./lr=1/job.toml:2: unknown key train.step");
+  expect_refused(train("train.steps"),
+                 "job file train.steps: No such file or directory (a key is given as key=value)");
 }
 
 TEST_F(Cli, Data) {
@@ -93,6 +117,15 @@ TEST_F(Cli, Data) {
   damaged[9] = static_cast<char>(damaged[9] ^ 0x55);
   dir_.write("damaged.tok", damaged);
   expect_refused(train("data.train=damaged.tok"), "damaged.tok");
+  std::string flipped = packed;  // in the tokens, behind a good header
+  flipped[1000] = static_cast<char>(flipped[1000] ^ 0x01);
+  dir_.write("flipped.tok", flipped);
+  expect_refused(train("data.train=flipped.tok"),
+                 "flipped.tok: at offset 64: checksum of the data (which is damaged)");
+  expect_refused(train("data.train=text.tok data.val=flipped.tok"),
+                 "flipped.tok: at offset 64: checksum of the data");
+  expect_refused(train("data.train=flipped.tok data.verify=always"), "flipped.tok: at offset 64");
+  EXPECT_EQ(train("data.train=flipped.tok data.verify=never").code, 0);
   dir_.write("empty.tok", "");
   expect_refused(train("data.train=empty.tok"), "empty.tok");
   dir_.write("ids.bin", std::string("a\0b\0c\0", 6));  // ids of two bytes, by another program
@@ -149,6 +182,49 @@ TEST_F(Cli, ARunRemovesOnlyRecordsOfRuns) {
   EXPECT_EQ(train("", "SHOAL_CHECK=bits").code, 0);
 }
 
+TEST_F(Cli, AFinishedRunStaysUntilTheNextHasFinished) {
+  const auto read = [&](const std::string& name) { return test::read_file(dir_ / name); };
+  const auto exists = [&](const std::string& name) { return std::filesystem::exists(dir_ / name); };
+  EXPECT_EQ(train("").code, 0);
+  const std::string job = read("run/job.toml"), metrics = read("run/metrics.jsonl"),
+                    weights = read("run/model.safetensors");
+  // It fails before its first step is done: nothing has changed.
+  EXPECT_NE(train("train.seed=2 optimizer.lr=1e38 train.clip=0 data.verify=wrong").code, 0);
+  EXPECT_NE(train("train.seed=2 model.vocab=100").code, 0);
+  EXPECT_EQ(read("run/job.toml"), job);
+  EXPECT_EQ(read("run/metrics.jsonl"), metrics);
+  EXPECT_EQ(read("run/model.safetensors"), weights);
+  // It fails later: the finished run is beside it, whole.
+  const Result late = shoal("train " + keys_ + "optimizer.lr=1e38 optimizer.schedule=constant");
+  EXPECT_EQ(late.code, 1) << late.output;
+  EXPECT_NE(late.output.find("run holds a finished run: its records are in run/previous until this one has "
+                             "finished\n"),
+            std::string::npos)
+      << late.output;
+  EXPECT_FALSE(exists("run/model.safetensors"));
+  EXPECT_EQ(read("run/previous/job.toml"), job);
+  EXPECT_EQ(read("run/previous/metrics.jsonl"), metrics);
+  EXPECT_EQ(read("run/previous/model.safetensors"), weights);
+  EXPECT_EQ(shoal("sample run/previous --count 3").code, 0);
+  // The next finishes, in spite of what a killed run left.
+  dir_.write("run/model.safetensors.tmp.4194999.0", "half");
+  const Result next = shoal("train " + keys_);
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_NE(next.output.find("run holds records of a run that did not finish: they are replaced\n"),
+            std::string::npos)
+      << next.output;
+  EXPECT_EQ(read("run/model.safetensors"), weights);
+  EXPECT_FALSE(exists("run/previous"));
+  EXPECT_FALSE(exists("run/model.safetensors.tmp.4194999.0"));
+}
+
+TEST_F(Cli, AFolderOfTheUsersIsNotTakenForAnEarlierRun) {
+  EXPECT_EQ(train("").code, 0);
+  dir_.write("run/previous/model.safetensors", "the user's");
+  expect_refused(train(""), "run directory run: previous cannot be written: it is there already");
+  EXPECT_EQ(test::read_file(dir_ / "run/previous/model.safetensors"), "the user's");
+}
+
 TEST_F(Cli, Sampling) {
   EXPECT_EQ(train("").code, 0);
   expect_refused(shoal("sample run --count -1"), "count = -1: expected 0 or more");
@@ -166,8 +242,16 @@ TEST_F(Cli, Sampling) {
 TEST_F(Cli, Launching) {
   expect_refused(train("", "WORLD_SIZE=2 RANK=0"), "WORLD_SIZE=2");
   expect_refused(train("", "WORLD_SIZE=2"), "RANK");
-  expect_refused(train("parallel.data=2"), "needs 2 ranks, and there are 1");
+  expect_refused(train("parallel.data=2"), "needs 2 ranks, and there is 1");
   expect_refused(train("", "SHOAL_CHECK=maybe"), "SHOAL_CHECK=maybe: expected 0, 1 or bits");
+}
+
+TEST_F(Cli, AWarmUpLongerThanTheRunIsSaid) {
+  const Result r = train("optimizer.warmup=30 train.steps=2");
+  EXPECT_EQ(r.code, 0) << r.output;
+  EXPECT_EQ(test::count(r.output, "\n"), 1) << r.output;
+  EXPECT_NE(r.output.find("optimizer.warmup = 30 is longer than train.steps = 2"), std::string::npos)
+      << r.output;
 }
 
 TEST_F(Cli, NanEndsTheRunWithItsLayer) {
@@ -175,6 +259,7 @@ TEST_F(Cli, NanEndsTheRunWithItsLayer) {
   expect_refused(r, "step 2: the loss is ", 1);
   EXPECT_NE(r.output.find("the first layer with a value that is not finite is "), std::string::npos)
       << r.output;
+  EXPECT_EQ(r.output.find("-nan"), std::string::npos) << r.output;
 }
 
 TEST_F(Cli, RecordsProgressSampleAndDiff) {
@@ -227,6 +312,14 @@ TEST_F(Cli, RanksAsThreads) {
   expect_refused(train("comm.backend=local parallel.data=3"), "train.global_batch = 4 does not divide by 3");
 }
 
+TEST_F(Cli, MoreThanTheMachineHasIsRefused) {
+  expect_refused(train("comm.backend=local parallel.data=2000 train.global_batch=2000"),
+                 "2000 ranks on this host x train.threads = 1 are 2000 threads: with ");
+  expect_refused(train("comm.backend=local parallel.data=9000000000000000000"), " threads: with ");
+  expect_refused(train("model.layers=1000 model.hidden=65536"),
+                 "with swap: what lowers it: train.micro_batch (now 4");
+}
+
 TEST_F(Cli, InfoSaysWhatIsMissing) {
   const Result r = shoal("info");
   EXPECT_EQ(r.code, 0);
@@ -245,6 +338,23 @@ TEST_F(Cli, WhatAllRanksRefuseIsPrintedOnce) {
     EXPECT_EQ(test::count(r.output, "shoal: "), 1) << r.output;
     EXPECT_NE(r.output.find("shoal: " + message), std::string::npos) << r.output;
   }
+}
+
+TEST_F(Cli, OneRankSpeaksUnderALauncher) {
+  const auto both = [&](const std::string& arguments) {
+    return test::shell(fmt::format("cd {} && timeout 120 sh {}/tests/mpirun.sh 2 {} {}", dir_.path().string(),
+                                   SHOAL_SOURCE_DIR, SHOAL_CLI, arguments));
+  };
+  EXPECT_EQ(train("").code, 0);
+  for (const std::string arguments : {"info", "--version", "help", "train --keys", "sample run --count 5",
+                                      "diff run run", "data show text.txt", "data pack out.tok text.txt"}) {
+    const Result r = both(arguments);
+    EXPECT_EQ(r.code, 0) << arguments << ": " << r.output;
+    EXPECT_EQ(r.output, shoal(arguments).output) << arguments;
+  }
+  const Result wrong = both("diff run");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_EQ(test::count(wrong.output, "shoal: diff: RUN_B is required"), 1) << wrong.output;
 }
 
 TEST_F(Cli, OneRankFailingEndsTheJobWithItsMessage) {

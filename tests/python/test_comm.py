@@ -94,8 +94,37 @@ def test_new_group_keeps_the_order_asked_for():
     assert group.rank == backwards.index(comm.rank())
     np.testing.assert_array_equal(comm.all_gather(np.array([comm.rank()]), group=group).ravel(), backwards)
     first = comm.new_group([0])
-    assert (first is not None) == (comm.rank() == 0)
+    assert comm.is_member(first) == bool(first) == (comm.rank() == 0)
     comm.barrier()
+
+
+def test_ranks_outside_a_group_cannot_use_it():
+    refused = {}
+
+    def body(c):
+        group = comm.new_group([2, 0], group=c)
+        if c.rank != 1:
+            assert comm.is_member(group) and group and group.size == 2
+            return
+        assert group is not None, "None means the world"
+        assert not comm.is_member(group) and not group
+        assert repr(group) == f"<shoal.comm.new_group([2, 0]) of communicator {c.name}: rank 1 of 3 is not in this group>"
+        t = np.zeros(3)
+        for call in (lambda: comm.all_reduce(t, group=group), lambda: comm.all_reduce(t, group=group, async_op=True),
+                     lambda: comm.reduce_scatter(t, group=group), lambda: comm.all_gather(t, group=group),
+                     lambda: comm.broadcast(t, group=group), lambda: comm.reduce(t, group=group),
+                     lambda: comm.all_to_all(t, t, group=group), lambda: comm.send(t, 0, group=group),
+                     lambda: comm.recv(t, 0, group=group), lambda: comm.barrier(group), lambda: comm.rank(group),
+                     lambda: comm.world_size(group), lambda: comm.new_group([0], group=group), lambda: group.split(0, 0),
+                     lambda: shoal.Trainer({"data": {"train": "text.txt"}}, group=group)):
+            with pytest.raises(shoal.CommError, match=r"new_group\(\[2, 0\]\) of .*: rank 1 of 3 is not in this group, and "
+                                                      "cannot use it"):
+                call()
+        refused[c.rank] = True
+
+    comm.run_local(3, body)
+    assert refused == {1: True}
+    assert comm.is_member(None), "the world"
 
 
 def test_new_group_refuses_ranks_that_are_not_there(world):

@@ -50,6 +50,35 @@ def test_python_example_without_arguments(tmp_path):
     assert done.stderr == "usage: python train.py TEXT [key=value ...]\n"
 
 
+def run_failing(*command, cwd):
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env={**os.environ, **MPI}, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def readme_program(language):
+    """The code block of README.md that follows the line beginning with `language`, without its indentation."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(language))
+    block = []
+    for line in lines[first + 1:]:
+        if line and not line.startswith("    "):
+            if any(block):
+                break
+            continue  # the rest of the line's paragraph
+        block.append(line[4:])
+    return "\n".join(block) + "\n"
+
+
+def test_readme_python_program(text, tmp_path):
+    shutil.copy(text, tmp_path / "text.txt")
+    (tmp_path / "train.py").write_text(readme_program("Python (").replace("200", "4"))
+    launcher = ["mpirun", "-n", "2"] if shutil.which("mpirun") else []
+    out = run(*launcher, sys.executable, "train.py", cwd=tmp_path).splitlines()
+    assert len(out) == 1 and re.match(r"[0-9.]+ [0-9.]+ \['", out[0]), out
+
+
 def test_cpp_example_with_the_installed_package(text, python_lines, tmp_path):
     if not (BUILD / "cmake_install.cmake").exists():
         pytest.skip(f"{BUILD} is not a build tree")
@@ -62,5 +91,19 @@ def test_cpp_example_with_the_installed_package(text, python_lines, tmp_path):
     out = run(*launcher, tmp_path / "build" / "train", text, cwd=tmp_path)
     lines = [line for line in out.splitlines() if line.strip()]
     assert lines[:3] == python_lines[:3], "C++ and Python run the same job"
+    launch = launcher + [tmp_path / "build" / "train"]
+    for arguments, message in ((["none.txt"], "train: none.txt: "), ([text, "train.stepz=1"], "train: unknown key train.stepz"),
+                               ([text, "optimizer.lr=1e38", "optimizer.warmup=0"], "step 2: the loss is ")):
+        said = run_failing(*launch, *arguments, cwd=tmp_path)
+        assert said.count(message) == said.count("train: ") == 1 and "terminate called" not in said, said
+
+    (tmp_path / "project" / "train.cpp").write_text(readme_program("C++, as a project").replace("200", "4"))
+    run("cmake", "--build", "build", cwd=tmp_path)
+    shutil.copy(text, tmp_path / "text.txt")
+    out = run(*launch, cwd=tmp_path).splitlines()
+    assert len(out) == 1 and out[0].startswith("validation loss "), out
+    (tmp_path / "text.txt").unlink()
+    said = run_failing(*launch, cwd=tmp_path)
+    assert said.count("train: text.txt: ") == said.count("train: ") == 1 and "terminate called" not in said, said
     version = run(tmp_path / "prefix" / "bin" / "shoal", "--version", cwd=tmp_path)
     assert version.split()[0] == "shoal"

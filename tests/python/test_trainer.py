@@ -116,13 +116,30 @@ def test_run_writes_the_records(text, tmp_path):
         np.testing.assert_array_equal(model.parameters[name], value)
 
 
+def test_run_writes_the_records_unless_told_not_to(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    alone = shoal._core.make_self()
+    trainer = shoal.Trainer(small(text, steps=1), group=alone)
+    trainer.step()
+    assert not (tmp_path / "runs").exists(), "step() writes nothing"
+    trainer = shoal.Trainer(small(text, steps=1), group=alone)
+    assert trainer.job["run"]["dir"] == "runs/run"
+    trainer.run()
+    assert sorted(p.name for p in (tmp_path / "runs" / "run").iterdir()) == ["job.toml", "metrics.jsonl", "model.safetensors"]
+    shoal.Trainer(small(text, steps=1), "run.name=silent", group=alone, write_records=False).run()
+    assert not (tmp_path / "runs" / "silent").exists()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(shoal.ConfigError, match="run directory file/run: it cannot be written"):
+        shoal.Trainer(small(text), {"run": {"dir": "file/run"}}, group=alone, write_records=True)
+
+
 def test_an_exception_in_on_step_reaches_the_caller(text):
     def stop(metrics):
         if metrics.step == 2:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        shoal.Trainer(small(text), on_step=stop).run()
+        shoal.Trainer(small(text), write_records=False, on_step=stop).run()
 
 
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="no mpirun")
@@ -134,6 +151,19 @@ def test_a_rank_that_raises_ends_the_job(tmp_path):
                           env={**os.environ, **MPI, "SHOAL_TIMEOUT": "60"}, timeout=50)
     assert done.returncode != 0
     assert "ValueError: rank 1 had enough of it" in done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="no mpirun")
+@pytest.mark.parametrize("code, message", [
+    ("shoal.Trainer({'data': {'train': 'none.txt'}, 'train': {'global_batch': 6}})", "shoal.errors.DataError: none.txt: "),
+    ("shoal.Trainer({'data': {'train': 'none.txt'}, 'train': {'stepz': 1}})", "shoal.errors.ConfigError: unknown key"),
+    ("raise KeyError('of the script')", "KeyError: 'of the script'")])
+def test_what_all_ranks_raise_is_shown_once(tmp_path, code, message):
+    (tmp_path / "script.py").write_text(f"import shoal\nshoal.comm.init()\n{code}\n")
+    done = subprocess.run(["mpirun", "-n", "3", sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True,
+                          env={**os.environ, **MPI, "SHOAL_TIMEOUT": "60"}, timeout=50, cwd=tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.count(message) == done.stderr.count("Traceback") == 1, done.stderr
 
 
 def test_announced_ranks_that_cannot_meet_are_an_error():

@@ -79,9 +79,49 @@ TEST(Job, UnknownKeysNameTheNearest) {
   test::TempDir dir;
   const std::string file = dir.write("job.toml", "[train]\nsteps = 1\n[optimiser]\nlr = 0.5\n");
   EXPECT_MESSAGE(load_job(file, {}), ConfigError, "job.toml:4: unknown key optimiser.lr (value 0.5)");
-  EXPECT_MESSAGE(load_job(dir.write("b.toml", "[optimiser]\n"), {}), ConfigError, "unknown key optimiser");
+  EXPECT_MESSAGE(
+      load_job(dir.write("b.toml", "[optimiser]\n"), {}), ConfigError,
+      "b.toml:1: unknown section [optimiser]: the nearest is optimizer, of model, data, parallel, comm, "
+      "train, optimizer, reproducible, checkpoint, run");
   EXPECT_MESSAGE(load_job(dir.write("c.toml", "train = 3\n"), {}), ConfigError,
-                 "unknown key train (value 3)");
+                 "unknown key train (value 3): it is a section, with the keys steps, global_batch, ");
+}
+
+TEST(Job, UnknownSectionsNameTheSectionsThereAre) {
+  EXPECT_MESSAGE(
+      job_of({"modle.layers=2"}), ConfigError,
+      "unknown key modle.layers (value 2): there is no section modle, only model, data, parallel, "
+      "comm, train, optimizer, reproducible, checkpoint, run: the nearest known key is model.layers");
+  EXPECT_MESSAGE(job_of({"optimiser.betas=[0.9, 0.1]"}), ConfigError,
+                 "unknown key optimiser.betas (value [0.9, 0.1]): there is no section optimiser, only ");
+}
+
+TEST(Job, FloatsAreShortWhereverTheyAreShown) {
+  EXPECT_MESSAGE(job_of({"optimizer.betas=[0.9, 0.1, 0.3]"}), ConfigError,
+                 "optimizer.betas = [0.9, 0.1, 0.3]: expected two numbers");
+  EXPECT_NE(to_toml(job_of({"optimizer.betas=[0.9, 0.98]"})).find("betas = [0.9, 0.98]\n"),
+            std::string::npos);
+}
+
+TEST(Job, EvaluationsThatCannotBeAreRefused) {
+  EXPECT_MESSAGE(job_of({"data.split=1", "train.eval_every=5"}), ConfigError,
+                 "train.eval_every = 5 asks for evaluations, but data.split = 1.0 leaves nothing");
+  EXPECT_NO_THROW(job_of({"data.split=1"}));
+  EXPECT_NO_THROW(job_of({"data.split=1", "train.eval_every=5", "data.val=val.txt"}));
+}
+
+TEST(Job, WarnsOfWhatWillNotBeAsAsked) {
+  const auto warned = [](const Items& items) { return warnings(resolve(job_of(items), 1)); };
+  EXPECT_TRUE(warned({}).empty());
+  EXPECT_TRUE(warned({"optimizer.warmup=20", "train.steps=20"}).empty());
+  const auto warmup = warned({"optimizer.warmup=30", "train.steps=20", "optimizer.lr=3"});
+  ASSERT_EQ(warmup.size(), 1u);
+  EXPECT_EQ(warmup[0],
+            "optimizer.warmup = 30 is longer than train.steps = 20: the learning rate is still rising at the "
+            "end, to 2 of optimizer.lr = 3");
+  const auto logical = warned({"reproducible.data=2", "train.steps=0", "optimizer.warmup=30"});
+  ASSERT_EQ(logical.size(), 1u);
+  EXPECT_NE(logical[0].find("are recorded but not used"), std::string::npos);
 }
 
 TEST(Job, WrongTypesNameKeyValueAndWhatIsExpected) {

@@ -35,7 +35,11 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A new file under a temporary name beside `path`. commit() makes it durable (fsync of the file and of its
+// Removes what processes that were killed left of files that they were writing to `path`: "<path>.tmp.<numbers>". Files
+// that another process still writes stay.
+void remove_stale_temporaries(const std::string& path);
+
+// A new file under a temporary name beside `path` (stale ones are removed). commit() makes it durable (fsync of the file and of its
 // folder) and gives it its name in one step, replacing what was there; without commit() it is removed.
 class AtomicFile {
  public:

@@ -34,6 +34,7 @@ class TokenFile {
   DType dtype() const { return dtype_; }                // u8 (text), u16 or u32
   std::int64_t vocab() const { return vocab_; }         // ids are below it
   std::int64_t tokens() const { return tokens_; }       // 1 or more
+  std::int64_t bytes() const { return file_->size(); }  // of the file
   std::uint64_t checksum() const { return checksum_; }  // XXH3-64 of the data, as stored; 0 for text
 
   // Reads all data and compares the checksum. Throws DataError naming both. Nothing to do for text.

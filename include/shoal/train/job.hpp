@@ -15,6 +15,7 @@ struct Job {
   struct Data {
     std::string train, val;
     double split = 0.9;
+    std::string verify = "auto";  // always | auto | never
     std::uint64_t seed = 1;
   } data;
   struct Parallel {
@@ -63,6 +64,10 @@ Job load_job(const std::string& path, const std::vector<std::string>& overrides)
 // Fills what is inferred from the rank count and checks every division, naming all factors and which values
 // would do.
 Job resolve(const Job& job, int ranks);
+
+// Lines for the user on what a resolved job asks for and will not, or not quite, have. The Trainer logs them on
+// rank 0.
+std::vector<std::string> warnings(const Job& resolved);
 
 std::string to_toml(const Job& job);  // the whole configuration as resolved; load_job reads it back
 

@@ -38,8 +38,13 @@ struct MemoryPrediction {
 MemoryPrediction predict_memory(const Job& resolved, int ranks, int rank);
 
 struct TrainerOptions {
-  bool write_records = true;                    // job.toml, metrics.jsonl and model.safetensors in run.dir
+  // run() writes job.toml, metrics.jsonl and model.safetensors into run.dir. It is made, and refused where it cannot be
+  // written, by the constructor; with late_records by run(), for programs that may only call step(), which
+  // writes nothing.
+  bool write_records = true, late_records = false;
   std::function<void(const Metrics&)> on_step;  // rank 0 only
+  // What a user should know of, in a line, such as where an earlier run's records went; rank 0 only. None: the log.
+  std::function<void(const std::string&)> on_notice;
   std::function<void(const MemoryPrediction&)> on_start;  // rank 0 only, before the memory is taken
   // Sees every activation and activation gradient of a step (nn/context.hpp), before SHOAL_CHECK=bits hashes
   // it.

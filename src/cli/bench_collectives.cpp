@@ -9,11 +9,15 @@ namespace shoal::cli::bench {
 namespace {
 
 // The buffer that has a part for each rank.
-bool many_in(Collective c) { return c == Collective::reduce_scatter || c == Collective::all_to_all; }
-bool many_out(Collective c) { return c == Collective::all_gather || c == Collective::all_to_all; }
+bool many_in(Collective c) {
+  return c == Collective::reduce_scatter || c == Collective::scatter || c == Collective::all_to_all;
+}
+bool many_out(Collective c) {
+  return c == Collective::all_gather || c == Collective::gather || c == Collective::all_to_all;
+}
 
 // Operations that only move data get values that differ between any two ranks and parts.
-ReduceOp values_of(const Problem& p) { return p.reduces() ? p.op : ReduceOp::max; }
+Reduction values_of(const Problem& p) { return p.reduces() ? p.op : ReduceOp::max; }
 
 Tensor part(const Tensor& t, std::int64_t count, int i) { return t.slice(i * count, (i + 1) * count); }
 
@@ -38,7 +42,8 @@ bool Problem::reduces() const {
          collective == Collective::reduce;
 }
 bool Problem::rooted() const {
-  return collective == Collective::broadcast || collective == Collective::reduce;
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
 }
 std::int64_t Problem::in_count() const { return many_in(collective) ? ranks * count : count; }
 std::int64_t Problem::out_count() const { return many_out(collective) ? ranks * count : count; }
@@ -65,8 +70,10 @@ std::int64_t Problem::count_of(Collective c, std::int64_t nbytes, DType dtype, i
 Buffers place(const Problem& p, const Tensor& first, const Tensor& second, bool in_place) {
   if (!in_place) return {within(p, first, p.in_count()), within(p, second, p.out_count())};
   const Tensor whole = within(p, first, std::max(p.in_count(), p.out_count()));
-  if (p.collective == Collective::reduce_scatter) return {whole, part(whole, p.count, p.rank)};
-  if (p.collective == Collective::all_gather) return {part(whole, p.count, p.rank), whole};
+  if (many_in(p.collective) != many_out(p.collective)) {
+    const Tensor own = part(whole, p.count, p.rank);
+    return many_in(p.collective) ? Buffers{whole, own} : Buffers{own, whole};
+  }
   return {whole, whole};
 }
 
@@ -78,18 +85,25 @@ void run(Communicator& comm, const Problem& p, const Buffers& b) {
     case Collective::broadcast: return comm.broadcast(b.out, p.root);
     case Collective::reduce: return comm.reduce(b.in, b.out, p.root, p.op);
     case Collective::all_to_all: return comm.all_to_all(b.in, b.out);
-    case Collective::sendrecv: {  // round a ring
-      const int next = (p.rank + 1) % p.ranks, last = (p.rank + p.ranks - 1) % p.ranks;
-      if (p.rank % 2 == 0) comm.send(b.in, next);
-      comm.recv(b.out, last);
-      if (p.rank % 2 == 1) comm.send(b.in, next);
-    }
+    case Collective::gather: return comm.gather(b.in, b.out, p.root);
+    case Collective::scatter: return comm.scatter(b.in, b.out, p.root);
+    case Collective::sendrecv:  // round a ring
+      comm.group_start();
+      comm.send(b.in, (p.rank + 1) % p.ranks);
+      comm.recv(b.out, (p.rank + p.ranks - 1) % p.ranks);
+      comm.group_end();
   }
+}
+
+std::string algorithm(const Communicator& comm, const Problem& p, bool direct) {
+  return comm.describe_algorithm(p.collective == Collective::sendrecv ? "send" : name(p.collective),
+                                 p.nbytes(), direct);
 }
 
 void prepare(const Problem& p, const Buffers& b, int round) {
   if (b.out.nbytes() > 0) std::memset(b.out.data(), 0xa5, static_cast<std::size_t>(b.out.nbytes()));
-  if (p.collective == Collective::broadcast && p.rank != p.root) return;
+  const bool from_root = p.collective == Collective::broadcast || p.collective == Collective::scatter;
+  if (from_root && p.rank != p.root) return;
   const int parts = many_in(p.collective) ? p.ranks : 1;
   for (int i = 0; i < parts; ++i) input(p, p.rank, i, round).fill(part(b.in, p.count, i));
 }
@@ -105,10 +119,14 @@ std::int64_t count_wrong(const Problem& p, const Buffers& b, int round) {
     case Collective::reduce: return p.rank == p.root ? reduced(0) : 0;
     case Collective::broadcast: return input(p, p.root, 0, round).count_wrong(b.out);
     case Collective::sendrecv: return input(p, (p.rank + p.ranks - 1) % p.ranks, 0, round).count_wrong(b.out);
+    case Collective::scatter: return input(p, p.root, p.rank, round).count_wrong(b.out);
+    case Collective::gather:
+      if (p.rank != p.root) return 0;
+      [[fallthrough]];
     case Collective::all_gather:
     case Collective::all_to_all:
       for (int from = 0; from < p.ranks; ++from)
-        wrong += input(p, from, p.collective == Collective::all_gather ? 0 : p.rank, round)
+        wrong += input(p, from, p.collective == Collective::all_to_all ? p.rank : 0, round)
                      .count_wrong(part(b.out, p.count, from));
   }
   return wrong;

@@ -1,15 +1,27 @@
 // The collectives that `shoal bench comm` measures: their buffers, inputs, right results and bandwidth factors.
 #pragma once
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "shoal/comm/communicator.hpp"
 
 namespace shoal::cli::bench {
 
-enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, sendrecv };
-inline constexpr std::string_view collective_names[] = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "sendrecv"};
+enum class Collective {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  sendrecv
+};
+inline constexpr std::string_view collective_names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                                        "broadcast",  "reduce",         "gather",
+                                                        "scatter",    "all_to_all",     "sendrecv"};
 inline std::string_view name(Collective c) { return collective_names[static_cast<int>(c)]; }
 std::optional<Collective> find_collective(std::string_view name);
 
@@ -18,7 +30,7 @@ std::optional<Collective> find_collective(std::string_view name);
 struct Problem {
   Collective collective = Collective::all_reduce;
   DType dtype = DType::f32;
-  ReduceOp op = ReduceOp::sum;
+  Reduction op;
   int root = 0;
   int rank = 0, ranks = 1;
   std::int64_t count = 0;
@@ -40,6 +52,7 @@ struct Buffers {
 Buffers place(const Problem& p, const Tensor& first, const Tensor& second, bool in_place);
 
 void run(Communicator& comm, const Problem& p, const Buffers& b);
+std::string algorithm(const Communicator& comm, const Problem& p, bool direct);  // what runs, by its name
 
 // Inputs of this rank, and outputs that are wrong everywhere.
 void prepare(const Problem& p, const Buffers& b, int round);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/bench_report.hpp"
+#include "cli/bench_values.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
 #include "shoal/comm/bootstrap.hpp"
@@ -16,10 +17,6 @@ namespace {
 
 using namespace bench;
 
-bool has_average(DType t) {
-  return t == DType::f16 || t == DType::bf16 || t == DType::f32 || t == DType::f64;
-}
-
 std::vector<Problem> problems(const Options& o, const Communicator& comm) {
   std::vector<Problem> all;
   Problem p;
@@ -27,14 +24,14 @@ std::vector<Problem> problems(const Options& o, const Communicator& comm) {
   p.rank = comm.rank();
   p.ranks = comm.size();
   const std::vector<int> roots = p.rooted() ? o.roots(p.ranks) : std::vector{0};
-  const std::vector<ReduceOp> ops = p.reduces() ? o.reductions : std::vector{ReduceOp::sum};
+  const std::vector<Reduction> ops = p.reduces() ? o.reductions : std::vector{Reduction()};
   for (const DType dtype : o.dtypes)
-    for (const ReduceOp op : ops)
+    for (const Reduction op : ops)
       for (const int root : roots)
         for (const std::int64_t size : o.sizes) {
-          if (op == ReduceOp::average && !has_average(dtype)) continue;  // of -d all
+          if (!takes(dtype, op)) continue;  // of -d all
           p.dtype = dtype;
-          p.op = op;
+          p.op = op.scaled ? Reduction(op.op, scale_of(p.rank)) : op;
           p.root = root;
           p.count = Problem::count_of(p.collective, size, dtype, p.ranks);
           all.push_back(p);
@@ -51,7 +48,7 @@ bool bench_rank(const Options& o, Communicator& comm) {
   for (const Problem& p : all) largest = std::max(largest, p.nbytes());
   const Rotation rotation(comm, o.private_buffers, largest);
   std::unique_ptr<Report> report;
-  if (comm.rank() == 0) report = std::make_unique<Report>(o, comm, rotation.block_bytes());
+  if (comm.rank() == 0) report = std::make_unique<Report>(o, comm, all, rotation.block_bytes());
   bool right = true;
   for (const Problem& p : all) {
     std::optional<Measurement> found[2];

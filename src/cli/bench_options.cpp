@@ -24,11 +24,12 @@ constexpr TypeName types[] = {
 };
 struct OpName {
   std::string_view nccl, ours;
-  ReduceOp op;
+  Reduction op;
 };
 constexpr OpName reductions[] = {
-    {"sum", "sum", ReduceOp::sum}, {"prod", "product", ReduceOp::product}, {"max", "max", ReduceOp::max},
-    {"min", "min", ReduceOp::min}, {"avg", "average", ReduceOp::average},
+    {"sum", "sum", ReduceOp::sum},         {"prod", "product", ReduceOp::product},
+    {"max", "max", ReduceOp::max},         {"min", "min", ReduceOp::min},
+    {"avg", "average", ReduceOp::average}, {"mulsum", "mulsum", {ReduceOp::sum, 1.0}},
 };
 
 template <class Table>
@@ -37,8 +38,6 @@ std::string names_of(const Table& table) {
   for (const auto& row : table) names.push_back(row.nccl);
   return fmt::format("{}", fmt::join(names, ", "));
 }
-
-bool real(DType t) { return t == DType::f16 || t == DType::bf16 || t == DType::f32 || t == DType::f64; }
 
 void resolve_ops(Options& o) {
   bool all = false, chosen = false;
@@ -73,8 +72,10 @@ void resolve_types(Options& o) {
     if (o.dtype == "all" || o.dtype == row.nccl || o.dtype == row.ours) o.dtypes.push_back(row.dtype);
   if (o.dtypes.empty())
     throw ConfigError(fmt::format("--datatype {}: expected {} or all", o.dtype, names_of(types)));
-  if (o.reductions == std::vector{ReduceOp::average} && o.dtypes.size() == 1 && !real(o.dtypes[0]))
-    throw ConfigError(fmt::format("--op avg of {}: whole numbers have no average here", o.dtype));
+  for (const Reduction op : o.reductions)
+    if (o.reductions.size() == 1 && o.dtypes.size() == 1 && !takes(o.dtypes[0], op))
+      throw ConfigError(
+          fmt::format("--op {} of {}: for half, bfloat16, float and double only", nccl_name(op), o.dtype));
 }
 
 void resolve_sizes(Options& o) {
@@ -109,10 +110,15 @@ std::string_view nccl_name(DType dtype) {
   return shoal::name(dtype);
 }
 
-std::string_view nccl_name(ReduceOp op) {
+std::string_view nccl_name(Reduction op) {
   for (const OpName& row : reductions)
-    if (row.op == op) return row.nccl;
-  return shoal::name(op);
+    if (row.op.op == op.op && row.op.scaled == op.scaled) return row.nccl;
+  return shoal::name(op.op);
+}
+
+bool takes(DType t, Reduction op) {
+  const bool real = t == DType::f16 || t == DType::bf16 || t == DType::f32 || t == DType::f64;
+  return real || (op.op != ReduceOp::average && !op.scaled);
 }
 
 std::int64_t parse_bytes(const std::string& flag, const std::string& text) {
@@ -164,7 +170,8 @@ void add_options(CLI::App& command, Options& o) {
       fmt::format("a reduction ({} or all; by default sum), a collective ({}; by default all_reduce), or "
                   "one of each",
                   names_of(reductions), fmt::join(collective_names, ", ")));
-  command.add_option("-r,--root", o.root, "a rank or all, for broadcast and reduce")->capture_default_str();
+  command.add_option("-r,--root", o.root, "a rank or all, for broadcast, reduce, gather and scatter")
+      ->capture_default_str();
   command
       .add_option("-a,--average", o.average,
                   "the time shown is 0: rank 0's, 1: the mean, 2: the least, 3: the most")

@@ -20,7 +20,7 @@ struct Options {
 
   // Resolved.
   Collective collective = Collective::all_reduce;
-  std::vector<ReduceOp> reductions;
+  std::vector<Reduction> reductions;
   std::vector<DType> dtypes;
   std::vector<std::int64_t> sizes;  // bytes, ascending
 
@@ -33,7 +33,8 @@ void add_options(CLI::App& command, Options& options);
 void resolve(Options& options);
 
 std::string_view nccl_name(DType dtype);
-std::string_view nccl_name(ReduceOp op);
+std::string_view nccl_name(Reduction op);
+bool takes(DType dtype, Reduction op);  // whole numbers have no averages and no scales
 std::int64_t parse_bytes(const std::string& flag, const std::string& text);  // 4, 64K, 1.5M, 2G
 
 }  // namespace shoal::cli::bench

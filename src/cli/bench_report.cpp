@@ -25,15 +25,23 @@ std::string step_text(const Options& o) {
 
 }  // namespace
 
-Report::Report(const Options& o, const Communicator& comm, std::int64_t block_bytes) {
+Report::Report(const Options& o, const Communicator& comm, const std::vector<Problem>& problems,
+               std::int64_t block_bytes) {
   if (!o.json.empty()) file_ = std::make_unique<AtomicFile>(o.json, raise<ConfigError>);
   const char* buffers = o.private_buffers ? "private" : "the communicator's";
   fmt::print("# shoal {}: {}, {} ranks, backend {}, buffers: {}\n", version(), name(o.collective),
              comm.size(), comm.backend(), buffers);
   fmt::print("# minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} validation: {}\n",
              o.sizes.front(), o.sizes.back(), step_text(o), o.warmup, o.iters, o.check);
-  fmt::print("# buffers taken in turn from {} MiB a rank, at most {} of them\n#\n", 2 * block_bytes >> 20,
+  fmt::print("# buffers taken in turn from {} MiB a rank, at most {} of them\n", 2 * block_bytes >> 20,
              Rotation::most);
+  for (const Problem& p : problems) {  // named where it changes
+    algorithms_.push_back(algorithm(comm, p, !o.private_buffers));
+    const std::size_t n = algorithms_.size();
+    if (n == 1 || algorithms_[n - 1] != algorithms_[n - 2])
+      fmt::print("# from {} B {}: {}\n", p.nbytes(), nccl_name(p.dtype), algorithms_.back());
+  }
+  fmt::print("#\n");
   fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}           out-of-place                       in-place\n",
              "", "", "", "", "");
   const auto columns = [](const char* time, const char* alg, const char* bus, const char* wrong) {
@@ -83,6 +91,7 @@ void Report::add(const Problem& p, const std::optional<Measurement>& out_of_plac
       {"size", p.nbytes()}, {"count", p.count}, {"type", nccl_name(p.dtype)}, {"redop", op}, {"root", root}};
   row["out_of_place"] = form(p, out_of_place, line);
   row["in_place"] = form(p, in_place, line);
+  row["algorithm"] = algorithms_[json_["results"].size()];
   fmt::print("{}\n", line);
   std::fflush(stdout);
   json_["results"].push_back(row);

@@ -24,11 +24,12 @@ std::uint32_t hash(int from, int part, int round, std::int64_t j) {
 
 // Sums over all ranks stay at or below 255, and so does every partial sum: exact in u8 and in BF16. The inputs of an
 // average are multiples of the number of ranks, so that its result is whole. Products have at most five factors 2.
-double element(ReduceOp op, int ranks, int from, int part, int round, std::int64_t j) {
+double element(Reduction op, int ranks, int from, int part, int round, std::int64_t j) {
   const std::uint32_t h = hash(from, part, round, j);
-  const std::uint32_t most = static_cast<std::uint32_t>(std::clamp(255 / ranks, 1, 7));
-  const bool counts = from < 255;
-  switch (op) {
+  const std::uint32_t most =
+      static_cast<std::uint32_t>(std::clamp(255 / (op.scaled ? 2 * ranks : ranks), 1, 7));
+  const bool counts = from < (op.scaled ? 127 : 255);
+  switch (op.op) {
     case ReduceOp::sum: return counts ? h % (most + 1) : 0;
     case ReduceOp::average:
       return counts && ranks < 256 ? (h % (most + 1)) * static_cast<std::uint32_t>(ranks) : 0;
@@ -87,20 +88,22 @@ Pattern::Pattern(DType dtype, const std::vector<double>& values) : dtype_(dtype)
     store(bytes_.data() + j * size, dtype, values[static_cast<std::size_t>(j % period)]);
 }
 
-Pattern Pattern::input(DType dtype, ReduceOp op, int ranks, int from, int part, int round) {
+Pattern Pattern::input(DType dtype, Reduction op, int ranks, int from, int part, int round) {
   std::vector<double> values(period);
   for (std::int64_t j = 0; j < period; ++j)
     values[static_cast<std::size_t>(j)] = element(op, ranks, from, part, round, j);
   return Pattern(dtype, values);
 }
 
-Pattern Pattern::reduced(DType dtype, ReduceOp op, int ranks, int part, int round) {
+Pattern Pattern::reduced(DType dtype, Reduction op, int ranks, int part, int round) {
   std::vector<double> values(period);
   for (std::int64_t j = 0; j < period; ++j) {
-    double result = element(op, ranks, 0, part, round, j);
-    for (int from = 1; from < ranks; ++from)
-      result = combine(op, result, element(op, ranks, from, part, round, j));
-    values[static_cast<std::size_t>(j)] = op == ReduceOp::average ? result / ranks : result;
+    const auto term = [&](int from) {
+      return element(op, ranks, from, part, round, j) * (op.scaled ? scale_of(from) : 1);
+    };
+    double result = term(0);
+    for (int from = 1; from < ranks; ++from) result = combine(op.op, result, term(from));
+    values[static_cast<std::size_t>(j)] = op.op == ReduceOp::average ? result / ranks : result;
   }
   return Pattern(dtype, values);
 }

@@ -51,22 +51,23 @@ class Bench : public testing::Test {
 };
 
 TEST_F(Bench, EveryCollective) {
-  for (const char* op :
-       {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "sendrecv"})
-    expect_table(bench(fmt::format("--ranks 2 --op {} -b 4 -e 64K -f 128 -n 2 -w 1 -c 2 -r all", op)),
-                 std::string(op) == "broadcast" || std::string(op) == "reduce" ? 6 : 3);
+  for (const char* op : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "sendrecv"})
+    expect_table(bench(fmt::format("--ranks 3 --op {} -b 4 -e 64K -f 128 -n 2 -w 1 -c 2", op)), 3);
+  for (const char* op : {"broadcast", "reduce", "gather", "scatter"})
+    expect_table(bench(fmt::format("--ranks 2 --op {} -b 4 -e 64K -f 128 -n 2 -w 1 -c 2 -r all", op)), 6);
 }
 
 TEST_F(Bench, TypesReductionsAndFiles) {
   expect_table(bench("--ranks 3 -b 1K -e 3K -i 1K -n 2 -d all -o all --private --json out.json"),
-               3 * (7 * 5 - 3));
+               3 * (7 * 6 - 2 * 3));
   const auto json = nlohmann::json::parse(test::read_file(dir_ / "out.json"));
   EXPECT_EQ(json["ranks"], 3);
   EXPECT_EQ(json["collective"], "all_reduce");
   EXPECT_EQ(json["wrong"], 0);
-  EXPECT_EQ(json["results"].size(), 96u);
+  EXPECT_EQ(json["results"].size(), 108u);
   EXPECT_GT(json["results"][0]["in_place"]["time_us"].get<double>(), 0);
   EXPECT_EQ(json["results"][0]["out_of_place"]["wrong"], 0);
+  EXPECT_NE(json["results"][0]["algorithm"], "");
   expect_table(bench("-b 0 -e 4 -i 4 -n 1"), 2);  // a world of one, a count of 0
   expect_table(bench("--ranks 2 -b 4 -e 4 -n 1 -c 0"), 1);
 }

@@ -12,8 +12,8 @@ namespace {
 
 constexpr DType types[] = {DType::f32, DType::f64, DType::f16, DType::bf16,
                            DType::i32, DType::i64, DType::u8};
-constexpr ReduceOp reductions[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max,
-                                   ReduceOp::product};
+constexpr Reduction reductions[] = {{ReduceOp::sum, 1.0}, ReduceOp::sum, ReduceOp::average,
+                                    ReduceOp::min,        ReduceOp::max, ReduceOp::product};
 constexpr std::int64_t count = 40000;  // more than a pattern is long
 
 Tensor make(DType dtype, std::int64_t n) { return Tensor::empty({n}, dtype, Stream::create({})); }
@@ -49,42 +49,47 @@ TEST(BenchValues, AnotherRankPartRoundOrPlaceIsWrong) {
 // The elements that were summed, in f64, by another way.
 TEST(BenchValues, ReductionsAreExact) {
   for (const int ranks : {1, 2, 3, 8, 40, 255})
-    for (const ReduceOp op : reductions) {
+    for (const Reduction op : reductions) {
       const Tensor sum = make(DType::f64, period), term = make(DType::f64, period);
       for (int from = 0; from < ranks; ++from) {
         Pattern::input(DType::f64, op, ranks, from, 3, 2).fill(from == 0 ? sum : term);
+        if (op.scaled)
+          for (std::int64_t i = 0; i < period; ++i)
+            (from == 0 ? sum : term).as<double>()[i] *= scale_of(from);
         if (from == 0) continue;
         for (std::int64_t i = 0; i < period; ++i) {
           double& a = sum.as<double>()[i];
           const double b = term.as<double>()[i];
-          a = op == ReduceOp::min       ? std::min(a, b)
-              : op == ReduceOp::max     ? std::max(a, b)
-              : op == ReduceOp::product ? a * b
-                                        : a + b;
+          a = op.op == ReduceOp::min       ? std::min(a, b)
+              : op.op == ReduceOp::max     ? std::max(a, b)
+              : op.op == ReduceOp::product ? a * b
+                                           : a + b;
         }
       }
       for (std::int64_t i = 0; i < period; ++i) {
         double& a = sum.as<double>()[i];
-        if (op == ReduceOp::average) a /= ranks;
+        if (op.op == ReduceOp::average) a /= ranks;
         ASSERT_EQ(a, static_cast<double>(static_cast<std::int64_t>(a)));
-        ASSERT_LE(a, 255) << name(op) << " of " << ranks;
+        ASSERT_LE(a, 255) << name(op.op) << op.scaled << " of " << ranks;
       }
       EXPECT_EQ(Pattern::reduced(DType::f64, op, ranks, 3, 2).count_wrong(sum), 0)
-          << name(op) << " of " << ranks;
+          << name(op.op) << op.scaled << " of " << ranks;
     }
 }
 
 TEST(BenchCollectives, BandwidthsAreThoseOfNcclTests) {
   const auto problem = [](Collective c) {
-    return Problem{c, DType::f32, ReduceOp::sum, 0, 0, 4, Problem::count_of(c, 4096, DType::f32, 4)};
+    return Problem{c, DType::f32, Reduction(), 0, 0, 4, Problem::count_of(c, 4096, DType::f32, 4)};
   };
-  for (const auto& [c, counted, bytes, factor] : {std::tuple{Collective::all_reduce, 1024, 4096.0, 1.5},
-                                                  std::tuple{Collective::reduce_scatter, 256, 4096.0, 0.75},
-                                                  std::tuple{Collective::all_gather, 256, 4096.0, 0.75},
-                                                  std::tuple{Collective::all_to_all, 256, 4096.0, 0.75},
-                                                  std::tuple{Collective::broadcast, 1024, 4096.0, 1.0},
-                                                  std::tuple{Collective::reduce, 1024, 4096.0, 1.0},
-                                                  std::tuple{Collective::sendrecv, 1024, 4096.0, 1.0}}) {
+  for (const auto& [c, counted, bytes, factor] :
+       {std::tuple{Collective::all_reduce, 1024, 4096.0, 1.5},
+        std::tuple{Collective::reduce_scatter, 256, 4096.0, 0.75},
+        std::tuple{Collective::all_gather, 256, 4096.0, 0.75},
+        std::tuple{Collective::all_to_all, 256, 4096.0, 0.75},
+        std::tuple{Collective::broadcast, 1024, 4096.0, 1.0},
+        std::tuple{Collective::reduce, 1024, 4096.0, 1.0}, std::tuple{Collective::gather, 256, 4096.0, 0.75},
+        std::tuple{Collective::scatter, 256, 4096.0, 0.75},
+        std::tuple{Collective::sendrecv, 1024, 4096.0, 1.0}}) {
     const Problem p = problem(c);
     EXPECT_EQ(p.count, counted) << name(c);
     EXPECT_EQ(p.nbytes(), 4096) << name(c);

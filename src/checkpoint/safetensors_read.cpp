@@ -139,7 +139,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path, raise<Ch
           fmt::format("{}: tensor {}: its data {} what lies before: expected offset {}, found {}", path, name,
                       entry.offset < at ? "overlaps" : "leaves a gap after", at, entry.offset));
     at += entry.nbytes;
-    tensors_.emplace(std::move(name), std::move(entry));
+    tensors_.emplace(std::move(name), entry);
   }
   if (at != size)
     throw CheckpointError(fmt::format("{}: at offset {}: bytes after the last tensor: expected 0, found {}",

@@ -87,6 +87,7 @@ void save_weights(const std::string& path, std::span<nn::Parameter* const> param
                   const Metadata& metadata) {
   const std::vector<Logical> tensors = logical_tensors(path, parameters);
   std::vector<TensorInfo> infos;
+  infos.reserve(tensors.size());
   for (const Logical& l : tensors) infos.push_back({l.info().name, DType::f32, l.info().shape});
   std::vector<float> buffer;
   write_safetensors(path, infos, metadata, [&](std::size_t i) {

@@ -95,8 +95,10 @@ void check_split(const World& w) {
   const int members = (n + 1 - r % 2) / 2;
   ASSERT_EQ(parity->size(), members);
   EXPECT_EQ(parity->rank(), members - 1 - r / 2);
-  EXPECT_EQ(parity->name(), w->name() + "/" + std::to_string(r % 2));
-  EXPECT_EQ(parity->backend(), w->backend());
+  EXPECT_TRUE(parity->name().ends_with("/" + std::to_string(r % 2))) << parity->name();
+  // Of several backends, a part of the ranks may need one alone.
+  EXPECT_NE(("+" + w->backend() + "+").find("+" + parity->backend() + "+"), std::string::npos)
+      << parity->backend();
   const Tensor t = filled(DType::i32, 1000, [&](std::int64_t) { return r; });
   parity->all_reduce(t);
   int sum = 0;

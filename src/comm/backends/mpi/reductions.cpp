@@ -12,6 +12,8 @@ namespace shoal::comm::mpi {
 namespace {
 
 constexpr std::int64_t part_bytes = std::int64_t{1} << 20;  // a rank's part of a segment
+constexpr std::size_t depth =
+    8;  // segments of an all-reduce under way: a throttled link is then never without data
 
 std::byte* at(void* p, std::int64_t offset) { return static_cast<std::byte*>(p) + offset; }
 
@@ -47,15 +49,25 @@ void MpiCommunicator::all_reduce_small(const Operation& op) {
 // Also reduce: there only the root receives the sums.
 void MpiCommunicator::all_reduce(const Operation& op) {
   const std::int64_t width = size_of(op.dtype);
-  const std::vector<Segment> segments = cut(op.count, part_bytes / width * size());
+  // All slots together stay below 64 MiB where there are many ranks.
+  const std::int64_t part =
+      std::clamp<std::int64_t>((std::int64_t{64} << 20) / (depth * (size() + 1)), 65536, part_bytes);
+  const std::vector<Segment> segments = cut(op.count, part / width * size());
   const std::int64_t most = part_of(segments[0].count, size(), 0).size * width;
-  std::byte* room = scratch((2 * size() + 1) * most);
-  const auto received = [&](std::size_t s, int q) { return room + (s % 2 * size() + q) * most; };
+  // A slot holds what a segment under way needs: the parts received, and the sum of a reduce. All slots are filled at
+  // once, so that the network has the next segments' messages at hand while one is agreed on and summed.
+  const auto slots = std::min(depth, segments.size());
+  std::byte* room = scratch(static_cast<std::int64_t>(slots) * (size() + 1) * most);
+  const auto received = [&](std::size_t s, int q) {  // q = size(): the sum
+    return room + (static_cast<std::int64_t>(s % slots) * (size() + 1) + q) * most;
+  };
   const auto span = [&](std::size_t s, int q) {  // rank q's part of segment s, in bytes of the whole buffer
     const Part p = part_of(segments[s].count, size(), q);
     return Part{(segments[s].begin + p.begin) * width, p.size * width};
   };
-  const auto scatter = [&](std::size_t s, Exchange& e) {
+  std::vector<Exchange> scattering(slots, exchange()), gathering(slots, exchange());
+  const auto scatter = [&](std::size_t s) {
+    Exchange& e = scattering[s % slots];
     for (int q = 0; q < size(); ++q)
       if (q != rank()) e.recv(q, received(s, q), span(s, rank()).size);
     for (int i = 1; i < size(); ++i) {
@@ -63,29 +75,27 @@ void MpiCommunicator::all_reduce(const Operation& op) {
       e.send(q, at(op.in.data(), span(s, q).begin), span(s, q).size);
     }
   };
-  Exchange scattering = exchange();
-  scatter(0, scattering);
-  Exchange gathering = exchange();
+  for (std::size_t s = 0; s < slots; ++s) scatter(s);
   std::vector<const void*> sources(size());
   // A reduce sums on a rank other than the root into scratch: its `out` is not to be touched.
   const bool rooted = op.kind == Kind::reduce;
   for (std::size_t s = 0; s < segments.size(); ++s) {
-    wait(scattering, op, false);
-    if (s + 1 < segments.size()) scatter(s + 1, scattering);
+    wait(scattering[s % slots], op, false);
+    wait(gathering[s % slots], op, false);
     const Part mine = span(s, rank());
     for (int q = 0; q < size(); ++q)
       sources[q] = q == rank() ? static_cast<const void*>(at(op.in.data(), mine.begin)) : received(s, q);
-    wait(gathering, op, false);
-    std::byte* sum = rooted && rank() != op.root ? room + 2 * size() * most : at(op.out.data(), mine.begin);
+    std::byte* sum = rooted && rank() != op.root ? received(s, size()) : at(op.out.data(), mine.begin);
     combine(op, sources, sum, mine.size / width, scales_);
+    Exchange& e = gathering[s % slots];
     for (int i = 1; i < size(); ++i) {
       const int q = (rank() + i) % size();
-      if (!rooted || rank() == op.root)
-        gathering.recv(q, at(op.out.data(), span(s, q).begin), span(s, q).size, 2);
-      if (!rooted || q == op.root) gathering.send(q, sum, mine.size, 2);
+      if (!rooted || rank() == op.root) e.recv(q, at(op.out.data(), span(s, q).begin), span(s, q).size, 2);
+      if (!rooted || q == op.root) e.send(q, sum, mine.size, 2);
     }
+    if (s + slots < segments.size()) scatter(s + slots);
   }
-  wait(gathering, op, false);
+  for (Exchange& e : gathering) wait(e, op, false);
 }
 
 // Parts may differ in size (the v form): a segment is the same stretch of every part, as far as each goes.

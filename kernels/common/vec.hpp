@@ -28,6 +28,7 @@ struct vmask {
 };
 SHOAL_INLINE vf load(const float* p) { return {_mm512_loadu_ps(p)}; }
 SHOAL_INLINE void store(float* p, vf a) { _mm512_storeu_ps(p, a.v); }
+SHOAL_INLINE void stream(float* p, vf a) { _mm512_stream_ps(p, a.v); }  // aligned to 64 bytes
 SHOAL_INLINE vi load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 SHOAL_INLINE vi load(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
 SHOAL_INLINE void store(int32_t* p, vi a) { _mm512_storeu_si512(p, a.v); }
@@ -76,6 +77,11 @@ SHOAL_INLINE vf load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_
 SHOAL_INLINE void store(float* p, vf x) {
   _mm256_storeu_ps(p, x.a);
   _mm256_storeu_ps(p + 8, x.b);
+}
+// Past the caches: p is aligned to 64 bytes, and stream_fence comes before another thread is told.
+SHOAL_INLINE void stream(float* p, vf x) {
+  _mm256_stream_ps(p, x.a);
+  _mm256_stream_ps(p + 8, x.b);
 }
 SHOAL_INLINE vi load(const int32_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
@@ -144,6 +150,7 @@ SHOAL_INLINE vf load(const float* p) {
   return r;
 }
 SHOAL_INLINE void store(float* p, vf a) { memcpy(p, a.v, sizeof a.v); }
+SHOAL_INLINE void stream(float* p, vf a) { store(p, a); }
 SHOAL_INLINE vi load(const int32_t* p) {
   vi r;
   memcpy(r.v, p, sizeof r.v);
@@ -246,6 +253,12 @@ SHOAL_INLINE vf as_float(vi a) {
 #undef SHOAL_LANES
 
 #endif
+
+SHOAL_INLINE void stream_fence() {
+#if defined(SHOAL_ISA_avx2) || defined(SHOAL_ISA_avx512)
+  _mm_sfence();
+#endif
+}
 
 // The first n < 16 lanes; the rest read as `fill` and are not written.
 SHOAL_INLINE vf load_partial(const float* p, int64_t n, float fill = 0.0f) {

@@ -1,8 +1,9 @@
-// The tree's sum of n arrays. Bound by memory: each source is read once and the result written once, n + 1
-// times the element size for n - 1 operations, so every partial sum stays in registers (FP32 sums of up to 8
-// sources, which is what ranks of one host and gradient pieces mostly are) or in blocks of 256 elements that
-// stay in the first-level cache (all else). Each element's operations are the same wherever it lies, so any
-// split gives the same bits. 16-bit floats become FP32 on the way in and are rounded on the way out only.
+// The tree's sum of n arrays, written to m arrays. Bound by memory: n arrays read and m written for n - 1 operations an
+// element, so every partial sum stays in registers (sums of up to 8 arrays of FP32 and BF16, which is what ranks of one
+// host and gradient pieces mostly are) or in blocks of 256 elements that stay in the first-level cache (all else), and
+// the m copies are written in the same pass. Results larger than the last-level cache can be written past the caches,
+// which saves reading each line before it is overwritten: m arrays less. Each element's operations are the same wherever
+// it lies, so any split gives the same bits. 16-bit floats become FP32 on the way in and are rounded on the way out only.
 #include "kernels/cpu/reduce.hpp"
 
 #include "kernels/common/half.hpp"
@@ -79,13 +80,30 @@ struct Half {
   static void store(const float* values, uint16_t* p, int64_t n) { from_f32(values, p, n); }
 };
 
+inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+
+inline void copy_out(const void* from, void* to, int64_t bytes, bool past_caches) {
+  int64_t done = 0;
+  if (past_caches && aligned(to))
+    for (; done + 64 <= bytes; done += 64)
+      stream(reinterpret_cast<float*>(static_cast<char*>(to) + done),
+             load(reinterpret_cast<const float*>(static_cast<const char*>(from) + done)));
+  memcpy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, bytes - done);
+}
+
 // -- one block: sources are taken in order; a binary counter says which partial sums are complete
 // -------------
 template <class Storage, class Op>
-void combine_block(const void* const* sources, int n, void* dst, int64_t at, int64_t len, int divisor,
-                   const double* scales) {
+void combine_block(const void* const* sources, int n, const CombineTo& to, int64_t at, int64_t len,
+                   int divisor, const double* scales) {
   using Value = typename Storage::Value;
   using Stored = typename Storage::Stored;
+  if (n == 1 && to.stream && divisor == 1 && !scales) {  // a copy
+    for (int d = 0; d < to.copies; ++d)
+      copy_out(static_cast<const Stored*>(sources[0]) + at, static_cast<Stored*>(to.dst[d]) + at,
+               len * static_cast<int64_t>(sizeof(Stored)), true);
+    return;
+  }
   alignas(64) Value room[levels][block];
   const Value* sum[levels];
   int depth = 0;
@@ -115,108 +133,234 @@ void combine_block(const void* const* sources, int n, void* dst, int64_t at, int
     for (int64_t i = 0; i < len; ++i) room[1][i] = static_cast<Value>(result[i] / d);
     result = room[1];
   }
-  Stored* out = static_cast<Stored*>(dst) + at;
-  if (static_cast<const void*>(result) != out) Storage::store(result, out, len);
+  Stored* out = static_cast<Stored*>(to.dst[0]) + at;
+  if (to.copies == 1 && !to.stream) {
+    if (static_cast<const void*>(result) != out) Storage::store(result, out, len);
+    return;
+  }
+  alignas(64) Stored stored[block];
+  Storage::store(result, stored, len);
+  for (int d = 0; d < to.copies; ++d)
+    copy_out(stored, static_cast<Stored*>(to.dst[d]) + at, len * static_cast<int64_t>(sizeof(Stored)),
+             to.stream);
 }
 
 template <class Storage, class Op>
-void combine_all(const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_all(const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
   parallel_blocks(count, grain, count * (n + 1) * static_cast<int64_t>(sizeof(typename Storage::Stored)),
                   [=](int64_t begin, int64_t end) {
                     for (int64_t at = begin; at < end; at += block)
-                      combine_block<Storage, Op>(sources, n, dst, at, end - at < block ? end - at : block,
+                      combine_block<Storage, Op>(sources, n, to, at, end - at < block ? end - at : block,
                                                  divisor, scales);
+                    if (to.stream) stream_fence();
                   });
 }
 
 template <class Storage>
-void combine_any(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_any(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
   switch (op) {
-    case 0: return combine_all<Storage, Sum>(sources, n, dst, count, divisor, scales);
-    case 1: return combine_all<Storage, Min>(sources, n, dst, count, divisor, scales);
-    case 2: return combine_all<Storage, Max>(sources, n, dst, count, divisor, scales);
-    default: return combine_all<Storage, Product>(sources, n, dst, count, divisor, scales);
+    case 0: return combine_all<Storage, Sum>(sources, n, to, count, divisor, scales);
+    case 1: return combine_all<Storage, Min>(sources, n, to, count, divisor, scales);
+    case 2: return combine_all<Storage, Max>(sources, n, to, count, divisor, scales);
+    default: return combine_all<Storage, Product>(sources, n, to, count, divisor, scales);
   }
 }
 
-// -- FP32 sums in registers ---------------------------------------------------------------------
+// -- sums in registers --------------------------------------------------------------------------
+// Sixteen elements as stored.
+struct InF32 {
+  using Stored = float;
+  using Packed = vf;
+  static inline __attribute__((always_inline)) vf get(const float* p) { return load(p); }
+  static inline __attribute__((always_inline)) Packed pack(vf x) { return x; }
+  static inline __attribute__((always_inline)) void put(float* p, Packed x) { store(p, x); }
+  static inline __attribute__((always_inline)) void put_past_caches(float* p, Packed x) { stream(p, x); }
+};
+
+struct InBF16 {
+  using Stored = uint16_t;
+#if defined(SHOAL_ISA_avx2) || defined(SHOAL_ISA_avx512)
+  using Packed = __m256i;
+  static inline __attribute__((always_inline)) void put(uint16_t* p, Packed x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+  static inline __attribute__((always_inline)) void put_past_caches(uint16_t* p, Packed x) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+#if defined(SHOAL_ISA_avx512)
+  static inline __attribute__((always_inline)) vf get(const uint16_t* p) {
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
+  }
+  static inline __attribute__((always_inline)) Packed pack(vf x) {
+    const __m512i u = _mm512_castps_si512(x.v), upper = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+    const __m512i rounded =
+        _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(
+        _mm512_mask_blend_epi32(nan, rounded, _mm512_or_si512(upper, _mm512_set1_epi32(0x40))));
+  }
+#else
+  static inline __attribute__((always_inline)) __m256 eight(const uint16_t* p) {
+    const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+  }
+  static inline __attribute__((always_inline)) vf get(const uint16_t* p) { return {eight(p), eight(p + 8)}; }
+  static inline __attribute__((always_inline)) __m256i upper_half(__m256 x) {
+    const __m256i u = _mm256_castps_si256(x), upper = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+  }
+  static inline __attribute__((always_inline)) Packed pack(vf x) {
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(upper_half(x.a), upper_half(x.b)), 0xd8);
+  }
+#endif
+#else
+  struct Packed {
+    uint16_t v[lanes];
+  };
+  static inline __attribute__((always_inline)) vf get(const uint16_t* p) {
+    vf x;
+    bf16_to_f32(p, x.v, lanes);
+    return x;
+  }
+  static inline __attribute__((always_inline)) Packed pack(vf x) {
+    Packed r;
+    f32_to_bf16(x.v, r.v, lanes);
+    return r;
+  }
+  static inline __attribute__((always_inline)) void put(uint16_t* p, Packed x) { memcpy(p, x.v, sizeof x.v); }
+  static inline __attribute__((always_inline)) void put_past_caches(uint16_t* p, Packed x) { put(p, x); }
+#endif
+};
+
 constexpr int left_half(int n) {
   int h = 1;
   while (2 * h < n) h *= 2;
   return h;
 }
-template <int n, class Load>
-SHOAL_INLINE vf tree(const float* const* sources, const Load& get) {
+template <class In, int n>
+SHOAL_INLINE vf tree(const typename In::Stored* const* sources, int64_t i) {
   if constexpr (n == 1) {
-    return get(sources[0]);
+    return In::get(sources[0] + i);
   } else {
     constexpr int h = left_half(n);
-    return tree<h>(sources, get) + tree<n - h>(sources + h, get);
+    return tree<In, h>(sources, i) + tree<In, n - h>(sources + h, i);
   }
 }
 
-template <int n>
-void sum_f32(const void* const* given, void* dst, int64_t count, int divisor) {
-  parallel_blocks(count, grain, count * (n + 1) * 4, [=](int64_t begin, int64_t end) {
-    const float* sources[n];
-    for (int s = 0; s < n; ++s) sources[s] = static_cast<const float*>(given[s]);
-    float* out = static_cast<float*>(dst);
-    const vf d = set1(static_cast<float>(divisor));
-    int64_t i = begin;
-    if (divisor == 1)
-      for (; i + lanes <= end; i += lanes)
-        store(out + i, tree<n>(sources, [i](const float* p) { return load(p + i); }));
-    else
-      for (; i + lanes <= end; i += lanes)
-        store(out + i, tree<n>(sources, [i](const float* p) { return load(p + i); }) / d);
-    if (i < end) {
-      const vf sum = tree<n>(sources, [=](const float* p) { return load_partial(p + i, end - i); });
-      store_partial(out + i, divisor == 1 ? sum : sum / d, end - i);
+template <class In, int n, bool divide, bool past_caches>
+void sum_run(const typename In::Stored* const* sources, typename In::Stored* const* out, int copies,
+             int64_t begin, int64_t end, vf d) {
+  for (int64_t i = begin; i < end; i += lanes) {
+    vf sum = tree<In, n>(sources, i);
+    if constexpr (divide) sum = sum / d;
+    const typename In::Packed packed = In::pack(sum);
+    for (int c = 0; c < copies; ++c) {
+      if constexpr (past_caches)
+        In::put_past_caches(out[c] + i, packed);
+      else
+        In::put(out[c] + i, packed);
     }
-  });
+  }
+}
+
+constexpr int most_copies = 8;
+
+template <class In, int n>
+void sum_in_registers(const void* const* given, const CombineTo& to, int64_t count, int divisor) {
+  using Stored = typename In::Stored;
+  parallel_blocks(count, grain, count * (n + to.copies) * static_cast<int64_t>(sizeof(Stored)),
+                  [=](int64_t begin, int64_t end) {
+                    const Stored* sources[n];
+                    Stored* out[most_copies];
+                    bool past_caches = to.stream;
+                    for (int s = 0; s < n; ++s) sources[s] = static_cast<const Stored*>(given[s]);
+                    for (int c = 0; c < to.copies; ++c) {
+                      out[c] = static_cast<Stored*>(to.dst[c]);
+                      past_caches = past_caches && aligned(out[c]);
+                    }
+                    const vf d = set1(static_cast<float>(divisor));
+                    const int64_t whole = begin + (end - begin) / lanes * lanes;
+                    if (divisor != 1)
+                      sum_run<In, n, true, false>(sources, out, to.copies, begin, whole, d);
+                    else if (past_caches)
+                      sum_run<In, n, false, true>(sources, out, to.copies, begin, whole, d);
+                    else
+                      sum_run<In, n, false, false>(sources, out, to.copies, begin, whole, d);
+                    if (past_caches) stream_fence();
+                    if (whole == end) return;
+                    // The rest, through the same instructions.
+                    Stored room[n][lanes] = {}, last[1][lanes];
+                    const Stored* rest[n];
+                    for (int s = 0; s < n; ++s) {
+                      memcpy(room[s], sources[s] + whole, sizeof(Stored) * (end - whole));
+                      rest[s] = room[s];
+                    }
+                    Stored* to_last[1] = {last[0]};
+                    if (divisor != 1)
+                      sum_run<In, n, true, false>(rest, to_last, 1, 0, lanes, d);
+                    else
+                      sum_run<In, n, false, false>(rest, to_last, 1, 0, lanes, d);
+                    for (int c = 0; c < to.copies; ++c)
+                      memcpy(out[c] + whole, last[0], sizeof(Stored) * (end - whole));
+                  });
+}
+
+// False where the sum is not one of these.
+template <class In>
+bool sum_few(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
+             const double* scales) {
+  if (op != 0 || scales || to.copies > most_copies) return false;
+  switch (n) {
+    case 2: sum_in_registers<In, 2>(sources, to, count, divisor); return true;
+    case 3: sum_in_registers<In, 3>(sources, to, count, divisor); return true;
+    case 4: sum_in_registers<In, 4>(sources, to, count, divisor); return true;
+    case 5: sum_in_registers<In, 5>(sources, to, count, divisor); return true;
+    case 6: sum_in_registers<In, 6>(sources, to, count, divisor); return true;
+    case 7: sum_in_registers<In, 7>(sources, to, count, divisor); return true;
+    case 8: sum_in_registers<In, 8>(sources, to, count, divisor); return true;
+    default: return false;
+  }
 }
 
 }  // namespace
 
-void combine_f32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_f32(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
-  if (op == 0 && !scales) switch (n) {
-      case 2: return sum_f32<2>(sources, dst, count, divisor);
-      case 3: return sum_f32<3>(sources, dst, count, divisor);
-      case 4: return sum_f32<4>(sources, dst, count, divisor);
-      case 5: return sum_f32<5>(sources, dst, count, divisor);
-      case 6: return sum_f32<6>(sources, dst, count, divisor);
-      case 7: return sum_f32<7>(sources, dst, count, divisor);
-      case 8: return sum_f32<8>(sources, dst, count, divisor);
-      default: break;
-    }
-  combine_any<Plain<float>>(op, sources, n, dst, count, divisor, scales);
+  if (!sum_few<InF32>(op, sources, n, to, count, divisor, scales))
+    combine_any<Plain<float>>(op, sources, n, to, count, divisor, scales);
 }
-void combine_f64(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_f64(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
-  combine_any<Plain<double>>(op, sources, n, dst, count, divisor, scales);
+  combine_any<Plain<double>>(op, sources, n, to, count, divisor, scales);
 }
-void combine_f16(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_f16(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
-  combine_any<Half<f16_to_f32, f32_to_f16>>(op, sources, n, dst, count, divisor, scales);
+  combine_any<Half<f16_to_f32, f32_to_f16>>(op, sources, n, to, count, divisor, scales);
 }
-void combine_bf16(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_bf16(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                   const double* scales) {
-  combine_any<Half<bf16_to_f32, f32_to_bf16>>(op, sources, n, dst, count, divisor, scales);
+  if (!sum_few<InBF16>(op, sources, n, to, count, divisor, scales))
+    combine_any<Half<bf16_to_f32, f32_to_bf16>>(op, sources, n, to, count, divisor, scales);
 }
-void combine_i32(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_i32(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
-  combine_any<Plain<int32_t>>(op, sources, n, dst, count, divisor, scales);
+  combine_any<Plain<int32_t>>(op, sources, n, to, count, divisor, scales);
 }
-void combine_i64(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_i64(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                  const double* scales) {
-  combine_any<Plain<int64_t>>(op, sources, n, dst, count, divisor, scales);
+  combine_any<Plain<int64_t>>(op, sources, n, to, count, divisor, scales);
 }
-void combine_u8(int op, const void* const* sources, int n, void* dst, int64_t count, int divisor,
+void combine_u8(int op, const void* const* sources, int n, const CombineTo& to, int64_t count, int divisor,
                 const double* scales) {
-  combine_any<Plain<uint8_t>>(op, sources, n, dst, count, divisor, scales);
+  combine_any<Plain<uint8_t>>(op, sources, n, to, count, divisor, scales);
 }
 
 }  // namespace shoal::kernels::SHOAL_ISA

@@ -71,14 +71,10 @@ int train(const Arguments& arguments) {
   const train::Job job = read_job(arguments.items);
   CommOptions comm_options;
   comm_options.timeout = std::chrono::duration<double>(job.comm.timeout);
+  comm_options.shared_buffers = job.comm.shared_buffers;
   const bool automatic = job.comm.backend == "auto";
-  if (job.comm.backend == "local" || (automatic && env::comm_backend() == "local")) {
-    if (const LaunchInfo launch = launch_info(); launch.world_size > 1)
-      throw ConfigError(fmt::format(
-          "comm.backend = local makes its ranks in one process (parallel.data of them), but this is process "
-          "{} of {} "
-          "that a launcher ({}) started: leave comm.backend = auto under it, or start one process",
-          launch.rank, launch.world_size, launch.launcher));
+  const bool local = job.comm.backend == "local" || (automatic && env::comm_backend() == "local");
+  if (local && launch_info().world_size == 1) {  // ranks as threads; a launcher's are processes
     const std::int64_t ranks = std::max<std::int64_t>(1, job.parallel.data);
     train::check_threads(ranks, std::max(1, job.train.threads), hardware_threads());
     run_local(

@@ -12,14 +12,22 @@
 namespace shoal {
 namespace {
 
-std::shared_ptr<Communicator> make_mpi(const LaunchInfo& launch, const CommOptions& options) {
+void require_mpi(const LaunchInfo& launch) {
   const BackendInfo mpi = comm::mpi::info();
   if (!mpi.available)
     throw ConfigError(
         fmt::format("rank {} of {} (launched by {}) cannot meet the others: the mpi backend is not "
                     "available: {}",
                     launch.rank, launch.world_size, launch.launcher, mpi.detail));
+}
+
+std::shared_ptr<Communicator> make_mpi(const LaunchInfo& launch, const CommOptions& options) {
+  require_mpi(launch);
   return comm::mpi::make_world(launch, options);
+}
+
+bool launched_by_mpi(const LaunchInfo& launch) {
+  return launch.launcher == "openmpi" || launch.launcher == "mpich" || launch.launcher == "slurm";
 }
 
 [[noreturn]] void refuse_alone(const LaunchInfo& launch, const std::string& why) {
@@ -39,10 +47,11 @@ std::shared_ptr<Communicator> make_auto(const CommOptions& options) {
         launch, fmt::format("there is no way to meet the others: no MPI launcher started this process. Start "
                             "it with mpirun -n {}, or unset WORLD_SIZE, RANK and LOCAL_RANK",
                             launch.world_size));
-  const bool launched =
-      launch.launcher == "openmpi" || launch.launcher == "mpich" || launch.launcher == "slurm";
-  if (launched && (launch.world_size > 1 || comm::mpi::info().available)) return make_mpi(launch, options);
-  return make_self(options);
+  if (!launched_by_mpi(launch) || (launch.world_size == 1 && !comm::mpi::info().available))
+    return make_self(options);
+  require_mpi(launch);
+  if (auto world = comm::mpi::make_host_world(launch, options, false)) return world;
+  return make_mpi(launch, options);
 }
 
 }  // namespace
@@ -53,7 +62,14 @@ std::shared_ptr<Communicator> make_world(const WorldOptions& options) {
   if (backend == "auto") return make_auto(options.comm);
   if (backend == "local") {
     if (auto world = comm::local::current_world()) return world;
-    throw ConfigError("backend local: its ranks are threads of one process, made by run_local(ranks, body)");
+    const LaunchInfo launch = launch_info();
+    if (!launched_by_mpi(launch))
+      throw ConfigError(
+          "backend local: its ranks are threads of one process, made by run_local(ranks, body), or processes "
+          "of one "
+          "host, started by a launcher");
+    require_mpi(launch);
+    return comm::mpi::make_host_world(launch, options.comm, true);
   }
   if (backend == "mpi") {
     const LaunchInfo launch = launch_info();
@@ -70,7 +86,9 @@ std::shared_ptr<Communicator> make_world(const WorldOptions& options) {
 }
 
 std::vector<BackendInfo> comm_backends() {
-  return {{"self", true, "one rank"}, {"local", true, "ranks are threads of one process"}, comm::mpi::info()};
+  return {{"self", true, "one rank"},
+          {"local", true, "ranks are threads of one process, or processes of one host over shared memory"},
+          comm::mpi::info()};
 }
 
 int end_failed_job(const std::string& message) {

@@ -76,6 +76,9 @@ Part part_of(std::int64_t count, int n, int i);
 // dst = op.reduce over the ranks' sources, in rank order by the tree. `scales`: scales_of(headers).
 void combine(const Operation& op, const std::vector<const void*>& sources, void* dst, std::int64_t count,
              const std::vector<double>& scales);
+// The same, written to each of `copies` arrays. stream: past the caches.
+void combine_to(const Operation& op, const std::vector<const void*>& sources, void* const* dst, int copies,
+                bool stream, std::int64_t count, const std::vector<double>& scales);
 
 // True when the two share bytes.
 bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes);

@@ -29,10 +29,11 @@ TreeSum::TreeSum(const std::vector<Header>& headers) {
   plain_ = mine == plain;
 }
 
-void TreeSum::sum(DType dtype, const std::vector<const void*>& sources, void* out, std::int64_t count) const {
+void TreeSum::sum_to(DType dtype, const std::vector<const void*>& sources, void* const* out, int copies,
+                     bool stream, std::int64_t count) const {
   if (count == 0) return;
   if (plain_) {
-    ops::combine(ops::Combine::sum, dtype, sources.data(), nodes(), out, count);
+    ops::combine_to(ops::Combine::sum, dtype, sources.data(), nodes(), out, copies, stream, count);
     return;
   }
   // In blocks, so that partial sums stay in the cache.
@@ -40,17 +41,22 @@ void TreeSum::sum(DType dtype, const std::vector<const void*>& sources, void* ou
   const std::int64_t width = size_of(dtype);
   std::vector<std::byte> room(nodes_ * block * width);
   std::vector<const void*> at(nodes_);
+  std::vector<void*> to(copies);
   for (std::int64_t begin = 0; begin < count; begin += block) {
     const std::int64_t len = std::min(block, count - begin);
     for (std::size_t i = 0; i < nodes_; ++i)
       at[i] = static_cast<const std::byte*>(sources[i]) + begin * width;
+    for (int c = 0; c < copies; ++c) to[c] = static_cast<std::byte*>(out[c]) + begin * width;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto [i, j] = steps_[s];
-      void* to = s + 1 == steps_.size() ? static_cast<std::byte*>(out) + begin * width
-                                        : room.data() + i * block * width;
       const void* pair[] = {at[i], at[j]};
-      ops::combine(ops::Combine::sum, dtype, pair, 2, to, len);
-      at[i] = to;
+      if (s + 1 == steps_.size()) {
+        ops::combine_to(ops::Combine::sum, dtype, pair, 2, to.data(), copies, stream, len);
+      } else {
+        void* partial = room.data() + i * block * width;
+        ops::combine(ops::Combine::sum, dtype, pair, 2, partial, len);
+        at[i] = partial;
+      }
     }
   }
 }

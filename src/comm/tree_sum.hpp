@@ -19,7 +19,12 @@ class TreeSum {
   int nodes() const { return static_cast<int>(nodes_); }
   int nodes_of(int rank) const { return per_rank_[rank]; }
   // out = the tree's sum of sources[0 .. nodes()), which are not changed unless out is one of them.
-  void sum(DType dtype, const std::vector<const void*>& sources, void* out, std::int64_t count) const;
+  void sum(DType dtype, const std::vector<const void*>& sources, void* out, std::int64_t count) const {
+    sum_to(dtype, sources, &out, 1, false, count);
+  }
+  // The same, written to each of `copies` arrays. stream: past the caches.
+  void sum_to(DType dtype, const std::vector<const void*>& sources, void* const* out, int copies, bool stream,
+              std::int64_t count) const;
 
  private:
   std::size_t nodes_ = 0;

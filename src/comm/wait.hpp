@@ -18,6 +18,12 @@ using Clock = std::chrono::steady_clock;
 bool interrupted();
 inline constexpr const char* interrupted_text = "interrupted while waiting";
 
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
 class Backoff {
  public:
   // crowded: more ranks than cores here, so that spinning only delays the rank that is waited for.
@@ -27,9 +33,7 @@ class Backoff {
   void pause() {
     ++rounds_;
     if (rounds_ < spins_) {
-#if defined(__x86_64__)
-      _mm_pause();
-#endif
+      relax();
     } else if (may_sleep_ && elapsed() > std::chrono::milliseconds(1)) {
       const timespec nap{0, 20000};
       ::nanosleep(&nap, nullptr);

@@ -43,6 +43,15 @@ std::string log_level() {
 }
 
 std::optional<std::string> comm_backend() { return get("SHOAL_COMM"); }
+std::optional<std::string> comm_tuning() { return get("SHOAL_COMM_TUNING"); }
+
+std::optional<bool> shared_buffers() {
+  const auto value = get("SHOAL_SHARED_BUFFERS");
+  if (!value) return std::nullopt;
+  if (*value != "0" && *value != "1")
+    throw ConfigError(fmt::format("SHOAL_SHARED_BUFFERS={}: expected 0 or 1", *value));
+  return *value == "1";
+}
 
 std::optional<std::string> token() { return get("SHOAL_TOKEN"); }
 

@@ -110,9 +110,10 @@ const std::vector<Key>& job_keys() {
        .built = {"\"1f1b\""}},
       {.name = "comm.backend",
        .ref = SHOAL_REF(comm.backend),
-       .doc = "how ranks talk; auto: mpi under an MPI launcher, self where nothing launched us; local: "
-              "threads of one "
-              "process",
+       .doc =
+           "how ranks talk; auto: local where one launcher started all ranks on one host, mpi on several "
+           "hosts, self where nothing launched us; local: threads of one process, or processes of one host "
+           "over shared memory",
        .choices = {"auto", "self", "local", "mpi", "nccl"},
        .built = {"\"auto\"", "\"self\"", "\"local\"", "\"mpi\""}},
       {.name = "comm.timeout",
@@ -120,6 +121,11 @@ const std::vector<Key>& job_keys() {
        .doc = "seconds after which a wait for other ranks is an error (SHOAL_TIMEOUT overrides)",
        .min = 0,
        .above_min = true},
+      {.name = "comm.shared_buffers",
+       .ref = SHOAL_REF(comm.shared_buffers),
+       .doc = "processes of one host keep gradients and parameters in shared memory; false where /dev/shm "
+              "has no "
+              "room for them (SHOAL_SHARED_BUFFERS overrides)"},
       {.name = "train.steps", .ref = SHOAL_REF(train.steps), .doc = "global batches to train on", .min = 0},
       {.name = "train.global_batch",
        .ref = SHOAL_REF(train.global_batch),

@@ -15,7 +15,15 @@ inline const Stream& stream() {
   return s;
 }
 
-inline Tensor make(DType dtype, std::int64_t count) { return Tensor::empty({count}, dtype, stream()); }
+// Where tensors come from, if not from the stream's allocator.
+inline std::shared_ptr<Allocator>& memory() {
+  static std::shared_ptr<Allocator> allocator;
+  return allocator;
+}
+
+inline Tensor make(DType dtype, std::int64_t count) {
+  return memory() ? Tensor::empty({count}, dtype, memory()) : Tensor::empty({count}, dtype, stream());
+}
 
 inline std::uint16_t bf16_bits(float x) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x);

@@ -22,7 +22,8 @@ struct WorldOptions {
   std::string backend = "auto";  // auto | self | local | mpi (SHOAL_COMM is used where this is auto)
   CommOptions comm;
 };
-// The communicator of all ranks. "auto" is mpi under an MPI launcher, self where nothing launched us. More
+// The communicator of all ranks. "auto" under an MPI launcher is local where all ranks are on one host, which MPI then only
+// brings together, and mpi otherwise; self where nothing launched us. More
 // than one rank announced and no way to meet them is a ConfigError, never a silent world of one.
 std::shared_ptr<Communicator> make_world(const WorldOptions& options = {});
 

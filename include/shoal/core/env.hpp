@@ -16,5 +16,7 @@ std::optional<std::string> comm_backend();  // SHOAL_COMM: self | local | mpi
 std::optional<std::string> token();         // SHOAL_TOKEN: the job's secret
 std::optional<std::string> token_file();    // SHOAL_TOKEN_FILE: a file that holds it
 std::optional<std::string> store();         // SHOAL_STORE: where ranks meet; set by `shoal run`
+std::optional<std::string> comm_tuning();   // SHOAL_COMM_TUNING: a file
+std::optional<bool> shared_buffers();       // SHOAL_SHARED_BUFFERS: 0 | 1
 
 }  // namespace shoal::env

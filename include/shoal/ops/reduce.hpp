@@ -16,4 +16,8 @@ enum class Combine : unsigned char { sum, min, max, product };
 void combine(Combine op, DType dtype, const void* const* sources, int n, void* dst, std::int64_t count,
              int divisor = 1, const double* scales = nullptr);
 
+// The same, written to each of `copies` arrays. stream: past the caches, for results that will not be read soon.
+void combine_to(Combine op, DType dtype, const void* const* sources, int n, void* const* dst, int copies,
+                bool stream, std::int64_t count, int divisor = 1, const double* scales = nullptr);
+
 }  // namespace shoal::ops

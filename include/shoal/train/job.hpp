@@ -28,6 +28,7 @@ struct Job {
   struct Comm {
     std::string backend = "auto";
     double timeout = 300.0;  // seconds
+    bool shared_buffers = true;
   } comm;
   struct Train {
     std::int64_t steps = 100, global_batch = 8, micro_batch = 0;  // sequences; 0: global_batch / V

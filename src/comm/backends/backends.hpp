@@ -16,6 +16,10 @@ namespace mpi {
 BackendInfo info();
 // Throws ConfigError when the library finds another number of ranks than the launcher announced.
 std::shared_ptr<Communicator> make_world(const LaunchInfo& launch, const CommOptions& options);
+// The world of a job whose ranks are all processes of this host, over shared memory. Null where they are on several
+// hosts; ConfigError then when it is `required`.
+std::shared_ptr<Communicator> make_host_world(const LaunchInfo& launch, const CommOptions& options,
+                                              bool required);
 // Breaks the world on all ranks with this rank's failure, writes it, and ends all ranks; does not return
 // then. When another rank's failure is the cause, waits to be ended by it. Returns false when MPI is not in
 // use.

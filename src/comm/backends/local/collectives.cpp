@@ -5,17 +5,22 @@
 
 #include "comm/backends/local/communicator.hpp"
 #include "comm/tree_sum.hpp"
+#include "shoal/ops/reduce.hpp"
 
 namespace shoal::comm::local {
 namespace {
 
 constexpr std::int64_t block = 16384;  // elements
 
-void copy_bytes(void* to, const void* from, std::int64_t n) {
-  if (n > 0 && to != from) std::memcpy(to, from, n);
-}
-
 }  // namespace
+
+void copy_out(void* to, const void* from, std::int64_t n, bool stream) {
+  if (n == 0 || to == from) return;
+  if (stream)
+    ops::combine_to(ops::Combine::sum, DType::u8, &from, 1, &to, 1, true, n);
+  else
+    std::memcpy(to, from, n);
+}
 
 void LocalCommunicator::share(const Operation& op, const std::vector<Header>& headers) const {
   if (op.nothing()) return;
@@ -37,17 +42,28 @@ void LocalCommunicator::share(const Operation& op, const std::vector<Header>& he
   }
 }
 
-// The sum of this rank's part goes to its own buffer, and from there, still in the cache, to all others.
+// Results that do not fit the last-level cache are written past it, unless each line has just been read.
+bool LocalCommunicator::past_caches(const Operation& op, const void* in, const void* out) const {
+  const bool whole = op.is(Kind::all_gather) || op.is(Kind::all_to_all);  // every rank's result has all parts
+  const std::int64_t written = op.nbytes() * size() * (whole && !op.v() ? size() : 1);
+  return in != out && written >= group_->host->tuning.stream_bytes;
+}
+
+// n S bytes read and n S written by all ranks together: this rank reads its part of every buffer and writes the sum to
+// all, in one pass.
 void LocalCommunicator::share_all_reduce(const Operation& op, const std::vector<double>& scales) const {
   const std::int64_t width = size_of(op.dtype);
   const Part part = part_of(op.count, size(), rank());
+  const bool stream = past_caches(op, in_of(rank()), out_of(rank()));
   std::vector<const void*> sources(size());
+  std::vector<void*> sums(size());
   for (std::int64_t done = 0; done < part.size; done += block) {
     const std::int64_t len = std::min(block, part.size - done), offset = (part.begin + done) * width;
-    for (int q = 0; q < size(); ++q) sources[q] = in_of(q) + offset;
-    std::byte* sum = out_of(rank()) + offset;
-    combine(op, sources, sum, len, scales);
-    for (int q = 0; q < size(); ++q) copy_bytes(out_of(q) + offset, sum, len * width);
+    for (int q = 0; q < size(); ++q) {
+      sources[q] = in_of(q) + offset;
+      sums[q] = out_of(q) + offset;
+    }
+    combine_to(op, sources, sums.data(), size(), stream, len, scales);
   }
 }
 
@@ -56,32 +72,37 @@ void LocalCommunicator::share_reduce(const Operation& op, const std::vector<doub
   const std::int64_t offset = part.begin * size_of(op.dtype);
   std::vector<const void*> sources(size());
   for (int q = 0; q < size(); ++q) sources[q] = in_of(q) + offset;
-  combine(op, sources, out_of(op.root) + offset, part.size, scales);
+  void* sum = out_of(op.root) + offset;
+  combine_to(op, sources, &sum, 1, past_caches(op, in_of(op.root), out_of(op.root)), part.size, scales);
 }
 
 void LocalCommunicator::share_reduce_scatter(const Operation& op, const std::vector<double>& scales) const {
   std::vector<const void*> sources(size());
   for (int q = 0; q < size(); ++q) sources[q] = in_of(q) + op.part_offset(rank());
-  combine(op, sources, out_of(rank()), op.part_count(rank()), scales);
+  void* sum = out_of(rank());
+  const bool stream = past_caches(op, in_of(rank()) + op.part_offset(rank()), sum);
+  combine_to(op, sources, &sum, 1, stream, op.part_count(rank()), scales);
 }
 
 void LocalCommunicator::share_all_gather(const Operation& op) const {
   for (int i = 0; i < size(); ++i) {
     const int q = (rank() + i) % size();  // not all from the same rank at once
-    copy_bytes(out_of(rank()) + op.part_offset(q), in_of(q), op.part_bytes(q));
+    copy_out(out_of(rank()) + op.part_offset(q), in_of(q), op.part_bytes(q), past_caches(op, in_, out_));
   }
 }
 
 void LocalCommunicator::share_broadcast(const Operation& op) const {
-  copy_bytes(out_of(rank()), in_of(op.root), op.nbytes());
+  copy_out(out_of(rank()), in_of(op.root), op.nbytes(), past_caches(op, nullptr, out_));
 }
 
 void LocalCommunicator::share_gather(const Operation& op) const {
-  copy_bytes(out_of(op.root) + op.part_offset(rank()), in_of(rank()), op.part_bytes(rank()));
+  copy_out(out_of(op.root) + op.part_offset(rank()), in_of(rank()), op.part_bytes(rank()),
+           past_caches(op, in_, out_));
 }
 
 void LocalCommunicator::share_scatter(const Operation& op) const {
-  copy_bytes(out_of(rank()), in_of(op.root) + op.part_offset(rank()), op.part_bytes(rank()));
+  copy_out(out_of(rank()), in_of(op.root) + op.part_offset(rank()), op.part_bytes(rank()),
+           past_caches(op, in_, out_));
 }
 
 void LocalCommunicator::share_all_to_all(const Operation& op) const {
@@ -93,14 +114,15 @@ void LocalCommunicator::share_all_to_all(const Operation& op) const {
       begin = 0;
       for (int r = 0; r < rank(); ++r) begin += sent(q, r);
     }
-    copy_bytes(out_of(rank()) + op.received_offset(q), in_of(q) + begin * width, op.received_bytes(q));
+    copy_out(out_of(rank()) + op.received_offset(q), in_of(q) + begin * width, op.received_bytes(q),
+             past_caches(op, in_, out_));
   }
 }
 
 std::vector<const void*> LocalCommunicator::nodes_at(std::int64_t offset) const {
   std::vector<const void*> sources;
-  for (const Slot& s : group_->slots)
-    for (const void* node : s.nodes) sources.push_back(static_cast<const std::byte*>(node) + offset);
+  for (int q = 0; q < size(); ++q)
+    for (const void* node : views_[q].nodes) sources.push_back(static_cast<const std::byte*>(node) + offset);
   return sources;
 }
 
@@ -108,14 +130,18 @@ void LocalCommunicator::share_tree(const Operation& op, const std::vector<Header
   const TreeSum tree(headers);
   const std::int64_t width = size_of(op.dtype);
   const bool scatter = op.is(Kind::reduce_scatter_tree);
+  int own = 0;  // where this rank's nodes begin
+  for (int q = 0; q < rank(); ++q) own += tree.nodes_of(q);
   const Part part =
       scatter ? Part{op.count / size() * rank(), op.count / size()} : part_of(op.count, size(), rank());
+  std::vector<void*> sums(scatter ? 1 : size());
   for (std::int64_t done = 0; done < part.size; done += block) {
     const std::int64_t len = std::min(block, part.size - done), offset = (part.begin + done) * width;
-    std::byte* sum = out_of(rank()) + (scatter ? done * width : offset);
-    tree.sum(op.dtype, nodes_at(offset), sum, len);
-    if (scatter) continue;
-    for (int q = 0; q < size(); ++q) copy_bytes(out_of(q) + offset, sum, len * width);
+    if (scatter) sums[0] = out_of(rank()) + done * width;
+    for (int q = 0; !scatter && q < size(); ++q) sums[q] = out_of(q) + offset;
+    const std::vector<const void*> sources = nodes_at(offset);
+    const bool stream = past_caches(op, sources[own], sums[scatter ? 0 : rank()]);
+    tree.sum_to(op.dtype, sources, sums.data(), static_cast<int>(sums.size()), stream, len);
   }
 }
 

@@ -5,99 +5,107 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <tuple>
 
 #include "shoal/core/error.hpp"
 #include "shoal/core/log.hpp"
 
 namespace shoal::comm::local {
 
-LocalCommunicator::LocalCommunicator(std::shared_ptr<Group> group, int rank,
-                                     std::shared_ptr<Allocator> allocator)
-    : HostCommunicator(rank, group->size), group_(std::move(group)), allocator_(std::move(allocator)) {
+LocalCommunicator::LocalCommunicator(std::shared_ptr<Group> group, std::shared_ptr<Allocator> allocator)
+    : HostCommunicator(group->rank, group->size),
+      group_(std::move(group)),
+      allocator_(std::move(allocator)),
+      talk_(*group_),
+      headers_(size()),
+      views_(size()) {
   if (log::debug_enabled())
-    log::debug(fmt::format("communicator {} ({}): rank {} of {}", name(), backend(), rank, size()));
+    log::debug(fmt::format("communicator {} ({}): rank {} of {}", name(), backend(), rank(), size()));
 }
 
 LocalCommunicator::~LocalCommunicator() {
-  if (std::uncaught_exceptions() > 0 && busy()) group_->fail_unwinding(rank());
+  if (std::uncaught_exceptions() > 0 && busy()) group_->fail_unwinding();
   finish();
 }
 
-std::vector<Header> LocalCommunicator::headers() const {
-  std::vector<Header> all;
-  all.reserve(size());
-  for (const Slot& s : group_->slots) all.push_back(s.header);
-  return all;
+Group::What LocalCommunicator::what(const Operation& op) const {
+  return [this, &op] { return fmt::format("{} (operation {})", describe(op), operations_ - 1); };
 }
 
-// Headers are compared whether or not checks are asked for: sizes must agree before anybody's memory is
-// touched, and here it costs a few loads.
-template <class Share>
-void LocalCommunicator::together(const Operation& op, const void* in, void* out, const Share& share) {
-  const std::int64_t k = ++operations_;
-  Slot& slot = group_->slots[rank()];
-  slot.header = header_of(op, k - 1);
-  slot.in = in;
-  slot.out = out;
-  slot.nodes.clear();
-  for (const Tensor& t : op.nodes) slot.nodes.push_back(t.data());
-  slot.counts = op.counts.data();
-  slot.recv_counts = op.recv_counts.data();
-  group_->begin(rank(), k, op);
-  struct End {
-    Group& group;
-    int rank;
-    std::int64_t k;
-    ~End() { group.end(rank, k); }
-  } end{*group_, rank(), k};
+void LocalCommunicator::meet(const Operation& op, bool decide) {
+  group_->meet(operations, ++meetings_, what(op), decide);
+}
+
+// Headers are compared whether or not checks are asked for: sizes must agree before anybody's memory is touched, and
+// here it costs a few loads.
+void LocalCommunicator::take_headers(const Operation& op) {
+  for (int q = 0; q < size(); ++q) headers_[q] = group_->show(operations, q, meetings_).header;
+  require_same(name(), headers_);
+  if (op.is(Kind::all_to_all) && op.v())
+    require_matching(
+        name(), headers_[rank()], size(), [&](int q, int r) { return sent(q, r); },
+        [&](int q, int r) { return expected(q, r); });
+  scales_ = scales_of(headers_);
+}
+
+void LocalCommunicator::run(const Operation& op, void* in, void* out) {
+  in_ = static_cast<const std::byte*>(in);
+  out_ = static_cast<std::byte*>(out);
+  begun_ = meetings_ + 1;
+  Show& mine = group_->show(operations, rank(), meetings_ + 1);
+  mine.header = header_of(op, operations_++);
+  group_->begin_flight(mine.header);
   try {
-    const std::vector<Header> all = headers();
-    require_same(name(), all);
-    if (op.is(Kind::all_to_all) && op.v())
-      require_matching(
-          name(), slot.header, size(), [&](int q, int r) { return sent(q, r); },
-          [&](int q, int r) { return expected(q, r); });
-    share(all);
-  } catch (const std::exception& e) {
-    group_->fail(Failure::Kind::comm, e.what());
+    show_buffers(op, mine);
+  } catch (const std::exception& e) {  // no memory for a stage: the others must not wait
+    group_->fail(Failure::Kind::comm, fmt::format("rank {}: {}", rank(), e.what()));
     throw;
   }
+  meet(op, mine.shown == shown_buffers);
+  group_->set_flight(Flight::running);
+  std::exception_ptr error;
+  Path way = Path::direct;
+  try {
+    take_headers(op);
+    way = path(op);
+    if (way == Path::direct) {
+      view(op);
+      share(op, headers_);
+    } else if (way == Path::staged) {
+      stage(op);
+    } else if (!op.nothing()) {
+      for (int q = 0; q < size(); ++q) {
+        const Show& s = group_->show(operations, q, meetings_);
+        views_[q].data = s.data;
+        views_[q].window = s.window;
+      }
+      consume(op, 0, nullptr);
+    }
+  } catch (const std::exception& e) {
+    if (!group_->failed()) group_->fail(kind_of(e), e.what());
+    error = std::current_exception();
+  }
+  if (way == Path::direct) group_->part(operations, ++meetings_, what(op));
+  if (error) std::rethrow_exception(error);
+  group_->set_flight(Flight::done);
 }
 
 void LocalCommunicator::collective(const Operation& op) {
-  group_->failure.check();
+  group_->check();
   Buffers buffers(op, rank());
-  together(op, buffers.in, buffers.out, [&](const std::vector<Header>& all) { share(op, all); });
+  run(op, buffers.in, buffers.out);
   buffers.finish();
 }
 
-std::string LocalCommunicator::describe_algorithm(std::string_view operation, std::int64_t, bool) const {
+std::string LocalCommunicator::describe_algorithm(std::string_view operation, std::int64_t nbytes,
+                                                  bool direct) const {
   kind_of(operation);
-  return fmt::format("{} direct", backend());
-}
-
-std::shared_ptr<Communicator> LocalCommunicator::split(int color, int key) {
-  std::shared_ptr<Communicator> result;
-  in_order("split", [&] {
-    group_->failure.check();
-    Operation op;
-    op.kind = Kind::split;
-    op.first = color;
-    op.last = key;
-    together(op, nullptr, nullptr, [&](const std::vector<Header>& all) {
-      if (color < 0) return;
-      std::vector<int> members;
-      for (int r = 0; r < size(); ++r)
-        if (all[r].first == color) members.push_back(r);
-      std::stable_sort(members.begin(), members.end(),
-                       [&](int a, int b) { return all[a].last < all[b].last; });
-      const auto place = std::find(members.begin(), members.end(), rank()) - members.begin();
-      result = std::make_shared<LocalCommunicator>(group_->child(operations_, color, members),
-                                                   static_cast<int>(place), allocator_);
-    });
-  });
-  return result;
+  const Tuning& tuning = group_->host->tuning;
+  const bool seen =
+      tuning.direct && (!group_->host->processes || (direct && group_->about.options.shared_buffers));
+  return fmt::format("{} {}", backend(),
+                     nbytes <= tuning.inline_bytes ? "inline"
+                     : seen                        ? "direct"
+                                                   : "staged");
 }
 
 void LocalCommunicator::abort(const std::string& reason) noexcept {

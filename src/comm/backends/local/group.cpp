@@ -1,114 +1,165 @@
 #include "comm/backends/local/group.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
 
 #include "comm/wait.hpp"
 #include "shoal/core/error.hpp"
-#include "shoal/core/threads.hpp"
 
 namespace shoal::comm::local {
 
-Group::Group(std::string group_name, std::string backend_name, int ranks, const CommOptions& group_options)
-    : name(std::move(group_name)),
-      backend(std::move(backend_name)),
-      size(ranks),
-      options(group_options),
-      slots(ranks),
-      mailbox(ranks),
-      crowded_(ranks > hardware_threads()) {}
+using std::memory_order_acq_rel;
+using std::memory_order_acquire;
+using std::memory_order_release;
 
-std::vector<int> Group::missing(std::int64_t k) const {
+Group::Group(About a, std::shared_ptr<Block> b, int r, std::shared_ptr<Host> h)
+    : about(std::move(a)),
+      rank(r),
+      size(b->layout.size),
+      block(std::move(b)),
+      host(std::move(h)),
+      process_(::getpid()) {}
+
+Group::Group(About a, std::shared_ptr<Block> b, int r, std::shared_ptr<Group> parent,
+             std::vector<int> members)
+    : about(std::move(a)),
+      rank(r),
+      size(b->layout.size),
+      block(std::move(b)),
+      host(parent->host),
+      parent_(std::move(parent)),
+      members_(std::move(members)),
+      process_(::getpid()) {}
+
+Group::~Group() {
+  for (std::int64_t number : kept_) host->segments.remove(number);
+  if (host->processes && !parent_ && process_ == ::getpid()) depart();  // not in a child of this process
+}
+
+std::int64_t Group::next_segment() const {
+  return parent_ ? parent_->next_segment() : control()->segments.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void Group::keep(std::int64_t number, std::shared_ptr<Segment> segment) {
+  host->segments.add(number, std::move(segment), control());
+  kept_.push_back(number);
+}
+
+bool Group::within(const Control* group) const {
+  return group == control() || (parent_ && parent_->within(group));
+}
+
+std::vector<int> Group::missing(Channel c, std::int64_t m) const {
   std::vector<int> ranks;
   for (int r = 0; r < size; ++r)
-    if (slots[r].arrived.load(std::memory_order_acquire) < k) ranks.push_back(r);
+    if (show(c, r, m).arrived.load(memory_order_acquire) < m) ranks.push_back(r);
   return ranks;
 }
 
-int Group::departed(const std::vector<int>& ranks) const {
-  for (int r : ranks)
-    if (parent_ ? parent_->departed({in_parent_[r]}) >= 0 : slots[r].gone.load(std::memory_order_acquire))
-      return r;
-  return -1;
+std::string Group::departed(int r, double seconds) const {
+  if (parent_) return parent_->departed(members_[r], seconds);
+  if (host->ranks && host->ranks->ended(r)) return fmt::format("(process {}) has ended", host->ranks->id(r));
+  // One that goes because it failed says so outside first.
+  if (host->outside && seconds < 2) return "";
+  if (slot(r).gone.load(memory_order_acquire)) return "has returned from its work";
+  if (host->outside && host->outside->left(r)) return "has ended its work";
+  return "";
 }
 
-void Group::begin(int rank, std::int64_t k, const Operation& op) {
-  slots[rank].arrived.store(k, std::memory_order_release);
-  const auto number = static_cast<std::uint64_t>(k);
-  int next = 0;  // ranks below it have come
-  for (Backoff backoff(crowded_);; backoff.pause()) {
-    const std::uint64_t state = committed_.load(std::memory_order_acquire);
-    if ((state & ~broken) >= number) return;
-    if (state & broken) failure.raise();
-    while (next < size && slots[next].arrived.load(std::memory_order_acquire) >= k) ++next;
-    if (next == size) {
-      std::uint64_t expected = number - 1;
-      if (committed_.compare_exchange_strong(expected, number, std::memory_order_acq_rel)) return;
-      continue;
+void Group::look(const std::vector<int>& ranks, const Late& late, double seconds, const What& what,
+                 const char* waited) const {
+  check();
+  if (interrupted()) {
+    fail(Failure::Kind::comm,
+         fmt::format("communicator {}: {}: rank {} was {}", about.name, what(), rank, interrupted_text));
+    raise();
+  }
+  if (host->outside)
+    if (const auto told = host->outside->poll()) {
+      tell(told->kind, told->message, -1);
+      raise();
     }
-    if (!backoff.due()) continue;
-    if (interrupted())
-      give_up(k, op, fmt::format("rank {} was {}", rank, interrupted_text), Failure::Kind::comm);
-    if (const int gone = departed(missing(k)); gone >= 0)
-      give_up(k, op, fmt::format("rank {} has returned from its work", gone), Failure::Kind::comm);
-    if (backoff.elapsed() > options.timeout)
-      give_up(k, op,
-              fmt::format("{} had not arrived after {:g} s", rank_list(missing(k)), options.timeout.count()),
-              Failure::Kind::timeout);
+  for (int r : ranks)
+    if (const std::string why = departed(r, seconds);
+        !why.empty() && late(r)) {  // it may have come before it went
+      fail(Failure::Kind::comm, fmt::format("communicator {}: {}: rank {} {}", about.name, what(), r, why));
+      raise();
+    }
+  if (seconds <= about.options.timeout.count()) return;
+  std::string where;
+  for (int r : ranks) where += (where.empty() ? "" : "; ") + whereabouts(r);
+  fail(Failure::Kind::timeout, fmt::format("communicator {}: {}: {} {} after {:g} s ({})", about.name, what(),
+                                           rank_list(ranks), waited, about.options.timeout.count(), where));
+  raise();
+}
+
+// True when meeting m takes place, also when the group has failed since.
+bool Group::decided(std::int64_t m) const {
+  const auto number = static_cast<std::uint64_t>(m);
+  std::uint64_t state = control()->committed.load(memory_order_acquire);
+  while ((state & ~Control::broken) < number) {
+    if (state & Control::broken) return false;
+    if (control()->committed.compare_exchange_weak(state, number, memory_order_acq_rel)) return true;
   }
+  return true;
 }
 
-void Group::give_up(std::int64_t k, const Operation& op, const std::string& why, Failure::Kind kind) {
-  fail(kind, fmt::format("communicator {}: {} (operation {}): {}", name, describe(op), k - 1, why));
-  // Begun in the meantime: then it takes place, and the others are in this rank's buffers.
-  if ((committed_.load(std::memory_order_acquire) & ~broken) < static_cast<std::uint64_t>(k)) failure.raise();
+void Group::meet(Channel c, std::int64_t m, const What& what, bool decide) {
+  show(c, rank, m).arrived.store(m, memory_order_release);
+  int next = 0;  // ranks below it have come
+  for (int spins = host->crowded ? 20 : 60;; --spins) {
+    while (next < size && show(c, next, m).arrived.load(memory_order_acquire) >= m) ++next;
+    if (next == size) break;
+    if (spins == 0) {
+      wait(c, m, next, what, decide);
+      break;
+    }
+    relax();
+  }
+  if (decide && !decided(m)) raise();
 }
 
-void Group::end(int rank, std::int64_t k) noexcept {
-  slots[rank].left.store(k, std::memory_order_release);
-  int next = 0;
-  for (Backoff backoff(crowded_);; backoff.pause()) {
-    while (next < size && slots[next].left.load(std::memory_order_acquire) >= k) ++next;
+void Group::wait(Channel c, std::int64_t m, int next, const What& what, bool decide) {
+  for (Backoff backoff(true);; backoff.pause()) {
+    while (next < size && show(c, next, m).arrived.load(memory_order_acquire) >= m) ++next;
     if (next == size) return;
+    if (!backoff.due()) continue;
+    try {
+      look(
+          missing(c, m), [&](int r) { return show(c, r, m).arrived.load(memory_order_acquire) < m; },
+          std::chrono::duration<double>(backoff.elapsed()).count(), what, "had not arrived");
+    } catch (...) {
+      if (decide && (control()->committed.load(memory_order_acquire) & ~Control::broken) >=
+                        static_cast<std::uint64_t>(m))
+        return;
+      throw;
+    }
   }
 }
 
-void Group::fail(Failure::Kind kind, const std::string& message) {
-  failure.set(kind, message);
-  committed_.fetch_or(broken, std::memory_order_acq_rel);
-  std::vector<std::shared_ptr<Group>> children;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& c : children_)
-      if (auto group = c.lock()) children.push_back(std::move(group));
+void Group::part(Channel c, std::int64_t m, const What& what) {
+  show(c, rank, m).arrived.store(m, memory_order_release);
+  int next = 0;
+  for (Backoff backoff(host->crowded);; backoff.pause()) {
+    while (next < size && show(c, next, m).arrived.load(memory_order_acquire) >= m) ++next;
+    if (next == size) return;
+    if (!host->processes || !backoff.due()) continue;
+    // Only an end of a process, or the deadline, ends this wait: others may still write to this rank's memory.
+    const std::vector<int> late = missing(c, m);
+    const double seconds = std::chrono::duration<double>(backoff.elapsed()).count();
+    const auto is_late = [&](int r) { return show(c, r, m).arrived.load(memory_order_acquire) < m; };
+    bool gone = false;
+    for (int r : late) gone = gone || (!departed(r, seconds).empty() && is_late(r));
+    if (gone || seconds > about.options.timeout.count())
+      look(late, is_late, seconds, what, "had not finished");
   }
-  for (const auto& c : children) c->fail(kind, message);
 }
 
-void Group::fail_unwinding(int rank) {
-  Group* root = this;
-  int world_rank = rank;
-  for (; root->parent_; root = root->parent_.get()) world_rank = root->in_parent_[world_rank];
-  int none = -1;
-  root->unwinding_.compare_exchange_strong(none, world_rank, std::memory_order_acq_rel);
-  fail(Failure::Kind::comm,
-       fmt::format("communicator {}: rank {} failed while it had operations under way", name, rank));
-}
-
-std::shared_ptr<Group> Group::child(std::int64_t k, int color, const std::vector<int>& members) {
-  std::lock_guard lock(mutex_);
-  Pending& pending = splitting_[{k, color}];
-  if (!pending.group) {
-    pending.group = std::make_shared<Group>(fmt::format("{}/{}", name, color), backend,
-                                            static_cast<int>(members.size()), options);
-    pending.group->parent_ = shared_from_this();
-    pending.group->in_parent_ = members;
-    std::erase_if(children_, [](const auto& c) { return c.expired(); });
-    children_.push_back(pending.group);
-    if (failure.failed()) pending.group->fail(failure.kind(), failure.message());
-  }
-  auto group = pending.group;
-  if (++pending.taken == members.size()) splitting_.erase({k, color});
-  return group;
+bool Group::failed() const {
+  if (control()->failure.state.load(memory_order_acquire) != FailureRecord::none) return true;
+  return parent_ && parent_->failed();
 }
 
 }  // namespace shoal::comm::local

@@ -33,18 +33,19 @@ class First {
   std::exception_ptr error_;
 };
 
-void run_rank(const std::shared_ptr<Group>& group, int rank, int threads, First& first,
-              const std::function<void(std::shared_ptr<Communicator>)>& body) {
+void run_rank(const std::shared_ptr<Block>& block, int rank, int threads, const CommOptions& options,
+              First& first, const std::function<void(std::shared_ptr<Communicator>)>& body) {
   log::set_rank(rank);
   std::shared_ptr<LocalCommunicator> communicator;
+  const auto group = std::make_shared<Group>(Group::About{"world", "local", options}, block, rank,
+                                             make_host(block->layout.size));
   const auto failed = [&](const char* what) {
     first.set(std::current_exception(), group->unwinding() == rank);
     group->fail(Failure::Kind::comm, fmt::format("rank {} failed: {}", rank, what));
   };
   try {
     set_num_threads(threads);
-    communicator =
-        std::make_shared<LocalCommunicator>(group, rank, make_caching_allocator({DeviceType::cpu, 0}));
+    communicator = std::make_shared<LocalCommunicator>(group, make_caching_allocator({DeviceType::cpu, 0}));
     world_of_thread = communicator;
     body(communicator);  // kept until the exception below is recorded
   } catch (const std::exception& e) {
@@ -52,7 +53,7 @@ void run_rank(const std::shared_ptr<Group>& group, int rank, int threads, First&
   } catch (...) {
     failed("an exception of unknown type");
   }
-  group->depart(rank);
+  group->depart();
 }
 
 }  // namespace
@@ -64,16 +65,18 @@ std::shared_ptr<Communicator> current_world() { return world_of_thread.lock(); }
 void run_local(int ranks, const std::function<void(std::shared_ptr<Communicator>)>& body,
                const CommOptions& options) {
   if (ranks < 1) throw ConfigError(fmt::format("run_local: {} ranks: at least 1", ranks));
-  const auto group = std::make_shared<comm::local::Group>("world", "local", ranks, comm::resolve(options));
+  const CommOptions resolved = comm::resolve(options);
+  const auto block = comm::local::make_block(ranks);
   comm::local::First first;
   const int threads = std::max(1, num_threads() / ranks);
   std::vector<std::jthread> running;
   try {
     for (int r = 0; r < ranks; ++r)
-      running.emplace_back([&, r] { comm::local::run_rank(group, r, threads, first, body); });
+      running.emplace_back([&, r] { comm::local::run_rank(block, r, threads, resolved, first, body); });
   } catch (const std::exception& e) {  // no more threads: the ranks that run must not wait for the rest
-    group->fail(comm::Failure::Kind::comm,
-                fmt::format("rank {} could not be started: {}", running.size(), e.what()));
+    comm::local::Group({"world", "local", resolved}, block, 0, comm::local::make_host(ranks))
+        .fail(comm::Failure::Kind::comm,
+              fmt::format("rank {} could not be started: {}", running.size(), e.what()));
     running.clear();
     throw;
   }

@@ -15,6 +15,10 @@ std::shared_ptr<Communicator> make_world(const LaunchInfo&, const CommOptions&) 
   throw ConfigError("backend mpi: " + info().detail);
 }
 
+std::shared_ptr<Communicator> make_host_world(const LaunchInfo&, const CommOptions&, bool) {
+  throw ConfigError("backend mpi: " + info().detail);
+}
+
 bool end_failed_job(const std::string&) { return false; }
 
 }  // namespace shoal::comm::mpi

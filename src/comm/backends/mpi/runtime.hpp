@@ -42,6 +42,10 @@ class Runtime {
   // Tells `ranks` (of the world) of a failure. Never blocks.
   void tell(const std::vector<int>& ranks, const std::string& id, Failure::Kind kind,
             const std::string& message);
+  // A failure that all ranks concerned know of without being told here. remote: another rank saw it first.
+  void note(const std::string& id, Failure::Kind kind, const std::string& message, bool remote) {
+    apply(id, kind, message, remote);
+  }
   // Takes in what others told. Cheap; called while waiting.
   void poll();
   bool left(int world_rank) const { return left_[world_rank].load(std::memory_order_acquire); }

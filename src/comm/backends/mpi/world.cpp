@@ -9,40 +9,12 @@
 
 #include "comm/backends/backends.hpp"
 #include "comm/backends/mpi/communicator.hpp"
+#include "comm/backends/mpi/start.hpp"
 #include "comm/wait.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/core/log.hpp"
 
 namespace shoal::comm::mpi {
-namespace {
-
-using std::chrono::duration;
-
-// A start takes seconds on a busy machine, whatever a wait between ranks may take.
-constexpr duration<double> shortest_start{10.0};
-
-// MPI's start has no deadline of its own, and cannot be interrupted: it runs in a thread, which is left to
-// itself when the time is over. `start` owns all that it uses.
-template <class F>
-std::invoke_result_t<F> within(const CommOptions& options, const LaunchInfo& launch, F start) {
-  std::packaged_task<std::invoke_result_t<F>()> task(std::move(start));
-  auto result = task.get_future();
-  std::thread thread(std::move(task));
-  const auto limit = std::clamp(options.timeout, shortest_start, duration<double>(1e9));
-  if (result.wait_for(limit) == std::future_status::ready) {
-    thread.join();
-    return result.get();
-  }
-  thread.detach();
-  const std::string message =
-      fmt::format("rank {} of {}: MPI did not start within {:g} s: another rank has not arrived", launch.rank,
-                  launch.world_size, limit.count());
-  if (Runtime* runtime = Runtime::running()) runtime->tell({}, "job", Failure::Kind::timeout, message);
-  throw TimeoutError(message);
-}
-
-}  // namespace
-
 BackendInfo info() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
   int length = 0;
@@ -57,13 +29,7 @@ BackendInfo info() {
 
 std::shared_ptr<Communicator> make_world(const LaunchInfo& launch, const CommOptions& options) {
   const CommOptions resolved = resolve(options);
-  Runtime& runtime = *within(resolved, launch, [] { return &Runtime::get(); });
-  log::set_rank(runtime.rank());
-  if (launch.launcher != "none" && (launch.world_size != runtime.size() || launch.rank != runtime.rank()))
-    throw ConfigError(fmt::format(
-        "the launcher ({}) announces rank {} of {}, but {} finds rank {} of {}: was this "
-        "started with the mpirun of another MPI?",
-        launch.launcher, launch.rank, launch.world_size, info().detail, runtime.rank(), runtime.size()));
+  Runtime& runtime = start(launch, resolved);
   return within(resolved, launch, [&runtime, resolved] {
     MPI_Comm own = MPI_COMM_NULL;
     {

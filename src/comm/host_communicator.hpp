@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "comm/failure.hpp"
 #include "comm/header.hpp"
 #include "comm/messages.hpp"
 #include "comm/queue.hpp"
@@ -17,6 +18,8 @@ class HostCommunicator : public Communicator, private Messenger {
   void group_start() final;
   void group_end() final;
   void group_cancel() noexcept final;
+  // abort in other words: all ranks fail with this very message.
+  virtual void fail_all(Failure::Kind kind, const std::string& message) noexcept = 0;
 
  protected:
   HostCommunicator(int rank, int size)

@@ -16,8 +16,8 @@ namespace mpi {
 BackendInfo info();
 // Throws ConfigError when the library finds another number of ranks than the launcher announced.
 std::shared_ptr<Communicator> make_world(const LaunchInfo& launch, const CommOptions& options);
-// The world of a job whose ranks are all processes of this host, over shared memory. Null where they are on several
-// hosts; ConfigError then when it is `required`.
+// The world of a job whose ranks of one host talk through shared memory, and hosts over MPI. `required`: all are to be
+// on one host, otherwise ConfigError. Null where MPI's messages alone can serve.
 std::shared_ptr<Communicator> make_host_world(const LaunchInfo& launch, const CommOptions& options,
                                               bool required);
 // Breaks the world on all ranks with this rank's failure, writes it, and ends all ranks; does not return

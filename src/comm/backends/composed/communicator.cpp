@@ -82,8 +82,20 @@ ComposedCommunicator::~ComposedCommunicator() {
 }
 
 void ComposedCommunicator::abort(const std::string& reason) noexcept {
-  flat_->abort(reason);  // and with it what was split from it
-  host_->abort(reason);
+  try {
+    fail_all(Failure::Kind::comm,
+             fmt::format("communicator {}: aborted by rank {}: {}", name(), rank(), reason));
+  } catch (...) {  // no memory for the message: nothing more can be said
+  }
+}
+
+void ComposedCommunicator::fail_all(Failure::Kind kind, const std::string& message) noexcept {
+  // And with `flat` what was split from it.
+  for (Communicator* part : {flat_.get(), host_.get()})
+    if (auto* host = dynamic_cast<HostCommunicator*>(part))
+      host->fail_all(kind, message);
+    else
+      part->abort(message);
 }
 
 std::shared_ptr<Communicator> ComposedCommunicator::split(int color, int key) {
@@ -121,7 +133,7 @@ void ComposedCommunicator::collective(const Operation& op) {
           "communicator {}: {} (operation {}): among the ranks of one host ({} here), or of one rail: {}",
           name(), describe(op), operations_ - 1, rank_list(hosts_.ranks[hosts_.host_of[rank()]]), text);
     failure_.set(kind_of(e), text);
-    abort(text);
+    fail_all(failure_.kind(), failure_.message());
     failure_.raise();
   }
 }
@@ -159,7 +171,7 @@ std::exception_ptr ComposedCommunicator::message_failed(const Operation& op, std
   } catch (const std::exception& e) {
     failure_.set(kind_of(e),
                  fmt::format("communicator {}: rank {}: {}: {}", name(), rank(), describe(op), e.what()));
-    abort(failure_.message());
+    fail_all(failure_.kind(), failure_.message());
     try {
       failure_.raise();
     } catch (...) {

@@ -27,6 +27,7 @@ class ComposedCommunicator final : public HostCommunicator {
   std::shared_ptr<Allocator> allocator() override { return host_->allocator(); }
   std::string describe_algorithm(std::string_view operation, std::int64_t nbytes, bool direct) const override;
   void abort(const std::string& reason) noexcept override;
+  void fail_all(Failure::Kind kind, const std::string& message) noexcept override;
 
  private:
   void collective(const Operation& op) override;

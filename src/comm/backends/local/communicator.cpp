@@ -110,9 +110,16 @@ std::string LocalCommunicator::describe_algorithm(std::string_view operation, st
 
 void LocalCommunicator::abort(const std::string& reason) noexcept {
   try {
-    group_->fail(Failure::Kind::comm,
-                 fmt::format("communicator {}: aborted by rank {}: {}", name(), rank(), reason));
+    fail_all(Failure::Kind::comm,
+             fmt::format("communicator {}: aborted by rank {}: {}", name(), rank(), reason));
   } catch (...) {  // no memory for the message: nothing more can be said
+  }
+}
+
+void LocalCommunicator::fail_all(Failure::Kind kind, const std::string& message) noexcept {
+  try {
+    group_->fail(kind, message);
+  } catch (...) {  // as above
   }
 }
 

@@ -29,6 +29,7 @@ class LocalCommunicator final : public HostCommunicator {
   std::shared_ptr<Communicator> split(int color, int key) override;
   std::shared_ptr<Allocator> allocator() override { return allocator_; }
   void abort(const std::string& reason) noexcept override;
+  void fail_all(Failure::Kind kind, const std::string& message) noexcept override;
   std::string describe_algorithm(std::string_view operation, std::int64_t nbytes, bool direct) const override;
   const std::shared_ptr<Group>& group() const { return group_; }
 

@@ -80,10 +80,16 @@ void MpiCommunicator::fail(Failure::Kind kind, const std::string& message) {
 
 void MpiCommunicator::abort(const std::string& reason) noexcept {
   try {
-    if (!failure_->failed() && Runtime::running())
-      runtime_.tell(world_ranks_, id_, Failure::Kind::comm,
-                    fmt::format("communicator {}: aborted by rank {}: {}", name_, rank(), reason));
+    fail_all(Failure::Kind::comm,
+             fmt::format("communicator {}: aborted by rank {}: {}", name_, rank(), reason));
   } catch (...) {  // no memory for the message: nothing more can be said
+  }
+}
+
+void MpiCommunicator::fail_all(Failure::Kind kind, const std::string& message) noexcept {
+  try {
+    if (!failure_->failed() && Runtime::running()) runtime_.tell(world_ranks_, id_, kind, message);
+  } catch (...) {  // as above
   }
 }
 

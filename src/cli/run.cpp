@@ -91,6 +91,13 @@ void say(const std::string& text) {
   std::fflush(stderr);
 }
 
+// What the rank that failed said last; where all ranks had the same to say, rank 0 did.
+void say_last(const RankProcess& failed, const RankProcess& first) {
+  const std::string& own = failed.err.last_line();
+  const std::string& text = own.empty() ? first.err.last_line() : own;
+  if (!text.empty()) say(text);
+}
+
 int run(const Arguments& a) {
   check(a);
   std::string file = executable_of(a.command[0]);
@@ -123,10 +130,9 @@ int run(const Arguments& a) {
     return 128 + verdict.signal;
   }
   if (verdict.rank < 0) return 0;
-  const RankProcess& rank = *ranks[static_cast<std::size_t>(verdict.rank)];
   say(fmt::format("shoal run: rank {} {}{}", verdict.rank, verdict.ending.text(),
                   a.ranks > 1 ? "; the other ranks were ended" : ""));
-  if (a.ranks > 1 && !rank.err.last_line().empty()) say(rank.err.last_line());
+  if (a.ranks > 1) say_last(*ranks[static_cast<std::size_t>(verdict.rank)], *ranks[0]);
   return verdict.ending.status();
 }
 

@@ -6,6 +6,8 @@
 
 #include "comm/backends/backends.hpp"
 #include "comm/host_communicator.hpp"
+#include "comm/store/host_world.hpp"
+#include "shoal/comm/store.hpp"
 #include "shoal/core/env.hpp"
 #include "shoal/core/error.hpp"
 
@@ -39,14 +41,24 @@ bool launched_by_mpi(const LaunchInfo& launch) {
                                 launch.world_size, launch.world_size, launch.rank, why));
 }
 
+std::shared_ptr<Communicator> make_over_store(const LaunchInfo& launch, const CommOptions& options) {
+  StoreOptions where;
+  try {
+    where = store_options(launch, comm::resolve(options).timeout);
+  } catch (const ConfigError& e) {
+    refuse_alone(
+        launch,
+        fmt::format("there is no way to meet the others: {}. Start it with shoal run -n {} or mpirun -n "
+                    "{}, or unset WORLD_SIZE, RANK and LOCAL_RANK to have a world of one",
+                    e.what(), launch.world_size, launch.world_size));
+  }
+  return comm::store::make_host_world(where, options);
+}
+
 std::shared_ptr<Communicator> make_auto(const CommOptions& options) {
   if (auto world = comm::local::current_world()) return world;
   const LaunchInfo launch = launch_info();
-  if (launch.launcher == "environment" && launch.world_size > 1)
-    refuse_alone(
-        launch, fmt::format("there is no way to meet the others: no MPI launcher started this process. Start "
-                            "it with mpirun -n {}, or unset WORLD_SIZE, RANK and LOCAL_RANK",
-                            launch.world_size));
+  if (launch.launcher == "environment" && launch.world_size > 1) return make_over_store(launch, options);
   if (!launched_by_mpi(launch) || (launch.world_size == 1 && !comm::mpi::info().available))
     return make_self(options);
   require_mpi(launch);
@@ -63,11 +75,12 @@ std::shared_ptr<Communicator> make_world(const WorldOptions& options) {
   if (backend == "local") {
     if (auto world = comm::local::current_world()) return world;
     const LaunchInfo launch = launch_info();
+    if (launch.launcher == "environment") return make_over_store(launch, options.comm);
     if (!launched_by_mpi(launch))
       throw ConfigError(
           "backend local: its ranks are threads of one process, made by run_local(ranks, body), or processes "
           "of one "
-          "host, started by a launcher");
+          "host, started by shoal run or another launcher");
     require_mpi(launch);
     return comm::mpi::make_host_world(launch, options.comm, true);
   }
@@ -92,7 +105,7 @@ std::vector<BackendInfo> comm_backends() {
 }
 
 int end_failed_job(const std::string& message) {
-  if (!comm::mpi::end_failed_job(message)) {
+  if (!comm::mpi::end_failed_job(message) && !comm::store::end_failed_job(message)) {
     std::fprintf(stderr, "%s\n", message.c_str());
     std::fflush(stderr);
   }

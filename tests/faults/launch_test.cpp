@@ -18,11 +18,29 @@ class Variables : public testing::Test {
   void SetUp() override { only({}); }
   void TearDown() override { only({}); }
   static void only(std::initializer_list<std::pair<const char*, const char*>> set) {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-          "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-          "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID",
-          "SLURM_STEP_NUM_TASKS", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SHOAL_COMM"})
+    for (const char* name : {"OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "MPI_LOCALRANKID",
+                             "MPI_LOCALNRANKS",
+                             "PMIX_RANK",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_STEP_ID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "SHOAL_COMM",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "SHOAL_STORE",
+                             "SHOAL_TOKEN"})
       ::unsetenv(name);
     for (const auto& [name, value] : set) ::setenv(name, value, 1);
   }
@@ -77,6 +95,8 @@ TEST_F(Variables, ManyAnnouncedAndNoWayToMeetIsRefused) {
                  "WORLD_SIZE=2 announces 2 ranks (this is rank 0), but there is no way to meet");
   EXPECT_MESSAGE(make_world({"mpi", CommOptions()}), ConfigError, "WORLD_SIZE=2 announces 2 ranks");
   EXPECT_MESSAGE(make_world({"self", CommOptions()}), ConfigError, "backend self has one");
+  only({{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "localhost"}});
+  EXPECT_MESSAGE(make_world(), ConfigError, "but there is no way to meet the others: MASTER_PORT is missing");
   only({{"WORLD_SIZE", "1"}});
   EXPECT_EQ(make_world()->size(), 1);
 }

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -27,6 +29,29 @@ void line(std::FILE* to, const std::string& text) {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "-";
+}
+
+// A world over the Store; in "world-throw" rank 1 fails between two collectives, in "world-unwind" its exception takes the
+// communicator with it, in "world-kill" it is killed there.
+int world(const std::string& mode) {
+  std::shared_ptr<shoal::Communicator> kept;
+  try {
+    const auto comm = shoal::make_world();
+    if (mode != "world-unwind") kept = comm;
+    float x = static_cast<float>(comm->rank() + 1);
+    const shoal::Tensor t = shoal::Tensor::from_blob(&x, {1}, shoal::DType::f32, shoal::Device{});
+    comm->all_reduce(t);
+    if (mode == "world" || comm->rank() != 1)
+      line(stdout, fmt::format("{} {}: {}", comm->backend(), comm->rank(), x));
+    comm->barrier();
+    if ((mode == "world-throw" || mode == "world-unwind") && comm->rank() == 1)
+      throw std::runtime_error("loss is NaN at step 7");
+    if (mode == "world-kill" && comm->rank() == 1) std::raise(SIGKILL);
+    comm->all_reduce(t);
+    return 0;
+  } catch (const std::exception& e) {
+    return shoal::end_failed_job(e.what());
+  }
 }
 
 }  // namespace
@@ -57,6 +82,7 @@ int main(int argc, char** argv) {
     std::printf("end of %d", rank);
     return 0;
   }
+  if (mode.rfind("world", 0) == 0) return world(mode);
   if (mode == "deaf") std::signal(SIGTERM, SIG_IGN);
   const auto store = shoal::Store::connect(shoal::store_options(launch, std::chrono::duration<double>(60)));
   const auto all = store->all_gather("pids", std::to_string(::getpid()));

@@ -183,6 +183,66 @@ TEST_F(Run, RanksDieWithTheLauncherAndNothingIsLeft) {
   EXPECT_EQ(dir_.entries(), 2);  // what the test itself wrote
 }
 
+TEST_F(Run, Worlds) {
+  const Result r = ranks(3, "world");
+  EXPECT_EQ(r.code, 0) << r.output;
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(test::count(r.output, fmt::format("local {}: 6\n", i)), 1) << r.output;
+  EXPECT_EQ(ranks(1, "world").output, "self 0: 1\n");
+}
+
+TEST_F(Run, ARankOfAWorldThatThrows) {
+  for (const char* mode : {"world-throw", "world-unwind"}) {
+    const Result r = ranks(3, mode);
+    EXPECT_EQ(r.code, 1) << r.output;
+    EXPECT_EQ(last_line(r.output), "rank 1: loss is NaN at step 7");
+    EXPECT_EQ(test::count(r.output, "loss is NaN"), 2) << r.output;  // by itself, and once more at the end
+  }
+}
+
+TEST_F(Run, ARankOfAWorldThatIsKilled) {
+  const Result r = ranks(3, "world-kill");
+  EXPECT_EQ(r.code, 128 + SIGKILL) << r.output;
+  EXPECT_NE(r.output.find("shoal run: rank 1 was killed by signal 9 (Killed)"), std::string::npos)
+      << r.output;
+}
+
+// The ranks of another launcher, over TCP.
+TEST_F(Run, WorldsOverAPort) {
+  const auto start = [&](const std::string& mode, const std::string& more) {
+    return test::shell(fmt::format(
+        "export MASTER_ADDR=localhost MASTER_PORT=$((20000 + $$ % 10000)) WORLD_SIZE=2 {2}\n"
+        "(RANK=0 timeout 60 {0} {1}; echo status $?) & (RANK=1 timeout 60 {0} {1}; echo status $?); wait",
+        SHOAL_RUN_PROGRAM, mode, more));
+  };
+  for (const char* token : {"", "SHOAL_TOKEN=0123456789abcdef"}) {
+    const Result r = start("world", token);
+    for (const char* line : {"local 0: 3\n", "local 1: 3\n"})
+      EXPECT_EQ(test::count(r.output, line), 1) << r.output;
+    EXPECT_EQ(test::count(r.output, "status 0"), 2) << r.output;
+  }
+  const Result r = start("world-throw", "");
+  EXPECT_EQ(test::count(r.output, "status 1"), 2) << r.output;
+  EXPECT_NE(r.output.find("rank 1: loss is NaN at step 7\n"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("aborted by rank 1: loss is NaN at step 7"), std::string::npos) << r.output;
+}
+
+TEST_F(Run, Training) {
+  dir_.write("text.txt", std::string(3000, 'x') + std::string(3000, 'y'));
+  const std::string job =
+      "train --quiet data.train=text.txt model.layers=1 model.hidden=32 model.heads=2 model.seq=16 "
+      "train.steps=3 "
+      "train.global_batch=4 train.threads=1 reproducible.on=true reproducible.data=4 run.dir=";
+  const Result two = run("-n 2 shoal " + job + "two");
+  EXPECT_EQ(two.code, 0) << two.output;
+  EXPECT_EQ(run("-n 1 shoal " + job + "one").code, 0);
+  const Result same = test::shell(fmt::format("cd {} && {} diff one two", dir_.path().string(), SHOAL_CLI));
+  EXPECT_EQ(same.code, 0) << same.output;
+  const Result bad = run("-n 2 shoal " + job + "bad train.stepz=1");
+  EXPECT_EQ(bad.code, 2) << bad.output;
+  EXPECT_NE(last_line(bad.output).find("unknown key train.stepz"), std::string::npos) << bad.output;
+}
+
 // Processes that a rank started are in its group.
 TEST_F(Run, ChildrenOfRanksEndToo) {
   dir_.write(

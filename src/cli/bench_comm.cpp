@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/bench_report.hpp"
+#include "cli/bench_tune.hpp"
 #include "cli/bench_values.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
@@ -74,18 +75,28 @@ int bench_comm(Options o) {
                       "({}) started: leave "
                       "--ranks out under it, or start one process",
                       o.ranks, launch.rank, launch.world_size, launch.launcher));
+    const auto in_world = [&](const auto& body) {
+      run_local(
+          o.ranks, [&](const std::shared_ptr<Communicator>& comm) { body(*comm); }, comm_options);
+    };
+    if (!o.tune.empty()) return tune(o, true, in_world), 0;
     std::atomic<bool> right{true};
-    run_local(
-        o.ranks,
-        [&](const std::shared_ptr<Communicator>& comm) {
-          if (!bench_rank(o, *comm)) right = false;
-        },
-        comm_options);
+    in_world([&](Communicator& comm) {
+      if (!bench_rank(o, comm)) right = false;
+    });
     return right ? 0 : exit_failure;
   }
-  const std::shared_ptr<Communicator> world = make_world({"auto", comm_options});
+  std::shared_ptr<Communicator> world = make_world({"auto", comm_options});
   try {
-    return bench_rank(o, *world) ? 0 : exit_failure;
+    if (o.tune.empty()) return bench_rank(o, *world) ? 0 : exit_failure;
+    if (world->size() == 1)
+      throw ConfigError("--tune needs two ranks or more: start them with mpirun, or give --ranks");
+    tune(o, world->rank() == 0, [&](const auto& body) {
+      world = nullptr;
+      world = make_world({"auto", comm_options});
+      body(*world);
+    });
+    return 0;
   } catch (const std::exception& e) {
     return report(e, world.get());
   }

@@ -181,6 +181,8 @@ void add_options(CLI::App& command, Options& o) {
   command.add_option("-T,--timeout", o.timeout, "seconds that a rank waits for another");
   command.add_flag("--private", o.private_buffers,
                    "buffers that are not the communicator's: staged where ranks share memory");
+  command.add_option("--tune", o.tune,
+                     "measure thresholds instead, and write them to this file (SHOAL_COMM_TUNING)");
   command.add_option("--json", o.json, "write the results to this file too");
 }
 

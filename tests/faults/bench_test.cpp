@@ -57,6 +57,21 @@ TEST_F(Bench, EveryCollective) {
     expect_table(bench(fmt::format("--ranks 2 --op {} -b 4 -e 64K -f 128 -n 2 -w 1 -c 2 -r all", op)), 6);
 }
 
+TEST_F(Bench, TunesThresholdsThatAreReadAgain) {
+  const Result tuned = bench("--ranks 2 -n 1 --tune thresholds");
+  EXPECT_EQ(tuned.code, 0) << tuned.output;
+  for (const char* name : {"inline_bytes", "stage_bytes", "whole_ranks", "stream_bytes"})
+    EXPECT_NE(tuned.output.find(fmt::format("\nlocal.{} = ", name)), std::string::npos) << tuned.output;
+  const std::string with = "SHOAL_COMM_TUNING=" + (dir_.path() / "thresholds").string();
+  expect_table(bench("--ranks 2 -b 4 -e 64K -f 128 -n 2 -w 1", with), 3);
+  test::shell(fmt::format("echo local.stage_bytes = much > {}", (dir_.path() / "thresholds").string()));
+  const Result refused = bench("--ranks 2 -b 4 -e 4", with);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.output.find("line 1: local.stage_bytes = much: expected a whole number from 4096 to "),
+            std::string::npos)
+      << refused.output;
+}
+
 TEST_F(Bench, TypesReductionsAndFiles) {
   expect_table(bench("--ranks 3 -b 1K -e 3K -i 1K -n 2 -d all -o all --private --json out.json"),
                3 * (7 * 6 - 2 * 3));

@@ -110,10 +110,10 @@ const std::vector<Key>& job_keys() {
        .built = {"\"1f1b\""}},
       {.name = "comm.backend",
        .ref = SHOAL_REF(comm.backend),
-       .doc =
-           "how ranks talk; auto: local where one launcher started all ranks on one host, mpi on several "
-           "hosts, self where nothing launched us; local: threads of one process, or processes of one host "
-           "over shared memory",
+       .doc = "how ranks talk; auto: local where one launcher started all ranks on one host, local on each "
+              "of several hosts and mpi among them, self where nothing launched us; local: threads of one "
+              "process, or processes of one host "
+              "over shared memory",
        .choices = {"auto", "self", "local", "mpi", "nccl"},
        .built = {"\"auto\"", "\"self\"", "\"local\"", "\"mpi\""}},
       {.name = "comm.timeout",

@@ -130,7 +130,7 @@ void LocalCommunicator::share_tree(const Operation& op, const std::vector<Header
   const TreeSum tree(headers);
   const std::int64_t width = size_of(op.dtype);
   const bool scatter = op.is(Kind::reduce_scatter_tree);
-  int own = 0;  // where this rank's nodes begin
+  int own = 0;  // where this rank's nodes begin, if it has any
   for (int q = 0; q < rank(); ++q) own += tree.nodes_of(q);
   const Part part =
       scatter ? Part{op.count / size() * rank(), op.count / size()} : part_of(op.count, size(), rank());
@@ -140,7 +140,8 @@ void LocalCommunicator::share_tree(const Operation& op, const std::vector<Header
     if (scatter) sums[0] = out_of(rank()) + done * width;
     for (int q = 0; !scatter && q < size(); ++q) sums[q] = out_of(q) + offset;
     const std::vector<const void*> sources = nodes_at(offset);
-    const bool stream = past_caches(op, sources[own], sums[scatter ? 0 : rank()]);
+    const void* first = tree.nodes_of(rank()) > 0 ? sources[own] : nullptr;
+    const bool stream = past_caches(op, first, sums[scatter ? 0 : rank()]);
     tree.sum_to(op.dtype, sources, sums.data(), static_cast<int>(sums.size()), stream, len);
   }
 }

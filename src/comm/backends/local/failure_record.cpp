@@ -51,8 +51,8 @@ Group::Copy Group::failure() const {
 void Group::raise() const {
   const Copy copy = failure();
   tell(copy.kind, copy.message, copy.rank);  // where it was the parent that failed
-  if (host->outside && copy.rank >= 0 && copy.rank != root_rank(rank))
-    host->outside->failed(copy.kind, copy.message, true);
+  // Also -1: what one of the ranks here was told from outside is another rank's failure too.
+  if (host->outside && copy.rank != root_rank(rank)) host->outside->failed(copy.kind, copy.message, true);
   if (copy.kind == Failure::Kind::timeout) throw TimeoutError(copy.message);
   throw CommError(copy.message);
 }

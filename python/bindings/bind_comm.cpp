@@ -1,25 +1,23 @@
-// Communicators over arrays. Module-level conveniences (init, rank, all_reduce, ...) are in shoal/comm.py.
+// Communicators and how they are made. Their operations are in bind_collectives.cpp, module-level conveniences (init,
+// rank, all_reduce, ...) in shoal/comm.py.
 #include <fmt/format.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
-#include "bindings/array.hpp"
+#include <future>
+#include <mutex>
+
 #include "bindings/bindings.hpp"
+#include "bindings/comm.hpp"
+#include "bindings/interrupt.hpp"
 #include "shoal/comm/bootstrap.hpp"
 #include "shoal/core/error.hpp"
+#include "shoal/core/threads.hpp"
 
 namespace shoal::python {
 namespace {
 
-ReduceOp reduce_op(const std::string& op) {
-  for (ReduceOp candidate :
-       {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product})
-    if (name(candidate) == op) return candidate;
-  if (op == "avg" || op == "mean") return ReduceOp::average;
-  if (op == "prod") return ReduceOp::product;
-  throw ConfigError(
-      fmt::format("op = \"{}\": expected sum, average (or avg, mean), min, max or product (or prod)", op));
-}
+using py::gil_scoped_release;
 
 CommOptions comm_options(std::optional<double> timeout) {
   CommOptions options;
@@ -27,165 +25,124 @@ CommOptions comm_options(std::optional<double> timeout) {
   return options;
 }
 
-using Comm = std::shared_ptr<Communicator>;
-using py::gil_scoped_release;
-
-// Asynchronous operations start at once: the host's arrays are ready when Python hands them over.
-const Stream& now() {
-  static const Stream stream = Stream::create(Device{});
-  return stream;
+// A communicator's destructor waits for what is under way, which may need the GIL to let go of arrays.
+Comm guarded(Comm c) {
+  if (!c) return c;
+  Communicator* p = c.get();
+  return Comm(p, [c = std::move(c)](Communicator*) mutable {
+    if (!PyGILState_Check()) return c.reset();
+    gil_scoped_release release;
+    c.reset();
+  });
 }
 
-void bind_blocking(py::class_<Communicator, Comm>& cls) {
-  cls.def(
-      "all_reduce",
-      [](Communicator& c, const py::object& t, const std::string& op) {
-        const Tensor tensor = import_array(t, "all_reduce", true);
-        const ReduceOp how = reduce_op(op);
-        gil_scoped_release release;
-        c.all_reduce(tensor, how);
-      },
-      py::arg("t"), py::arg("op") = "sum");
-  cls.def(
-      "reduce_scatter",
-      [](Communicator& c, const py::object& in, const py::object& out, const std::string& op) {
-        const Tensor input = import_array(in, "reduce_scatter input", false);
-        const Tensor output = import_array(out, "reduce_scatter output", true);
-        const ReduceOp how = reduce_op(op);
-        gil_scoped_release release;
-        c.reduce_scatter(input, output, how);
-      },
-      py::arg("input"), py::arg("output"), py::arg("op") = "sum");
-  cls.def(
-      "all_gather",
-      [](Communicator& c, const py::object& in, const py::object& out) {
-        const Tensor input = import_array(in, "all_gather input", false);
-        const Tensor output = import_array(out, "all_gather output", true);
-        gil_scoped_release release;
-        c.all_gather(input, output);
-      },
-      py::arg("input"), py::arg("output"));
-  cls.def(
-      "broadcast",
-      [](Communicator& c, const py::object& t, int root) {
-        const Tensor tensor = import_array(t, "broadcast", c.rank() != root);
-        gil_scoped_release release;
-        c.broadcast(tensor, root);
-      },
-      py::arg("t"), py::arg("root") = 0);
-  cls.def(
-      "reduce",
-      [](Communicator& c, const py::object& in, const py::object& out, int root, const std::string& op) {
-        const Tensor input = import_array(in, "reduce input", false);
-        const Tensor output = import_array(out, "reduce output", c.rank() == root);
-        const ReduceOp how = reduce_op(op);
-        gil_scoped_release release;
-        c.reduce(input, output, root, how);
-      },
-      py::arg("input"), py::arg("output"), py::arg("root") = 0, py::arg("op") = "sum");
-  cls.def(
-      "all_to_all",
-      [](Communicator& c, const py::object& in, const py::object& out) {
-        const Tensor input = import_array(in, "all_to_all input", false);
-        const Tensor output = import_array(out, "all_to_all output", true);
-        gil_scoped_release release;
-        c.all_to_all(input, output);
-      },
-      py::arg("input"), py::arg("output"));
-  cls.def(
-      "send",
-      [](Communicator& c, const py::object& t, int peer) {
-        const Tensor tensor = import_array(t, "send", false);
-        gil_scoped_release release;
-        c.send(tensor, peer);
-      },
-      py::arg("t"), py::arg("peer"));
-  cls.def(
-      "recv",
-      [](Communicator& c, const py::object& t, int peer) {
-        const Tensor tensor = import_array(t, "recv", true);
-        gil_scoped_release release;
-        c.recv(tensor, peer);
-      },
-      py::arg("t"), py::arg("peer"));
-  cls.def("barrier", &Communicator::barrier, py::call_guard<gil_scoped_release>());
+// How often a wait that is no wait for other ranks looks for an interrupt.
+constexpr std::chrono::milliseconds look{50};
+
+void wait(const PyWork& w) {
+  waiting([&] {
+    while (!w.work.wait_for(look))
+      if (interrupt_seen()) {
+        w.comm->abort("interrupted while waiting");
+        break;
+      }
+    w.work.synchronize();
+  });
 }
 
-void bind_async(py::class_<Communicator, Comm>& cls) {
-  cls.def(
-      "all_reduce_async",
-      [](Communicator& c, const py::object& t, const std::string& op) {
-        const Tensor tensor = import_array(t, "all_reduce", true);
-        const ReduceOp how = reduce_op(op);
-        gil_scoped_release release;
-        return c.all_reduce_async(tensor, tensor, how, now());
-      },
-      py::arg("t"), py::arg("op") = "sum");
-  cls.def(
-      "reduce_scatter_async",
-      [](Communicator& c, const py::object& in, const py::object& out, const std::string& op) {
-        const Tensor input = import_array(in, "reduce_scatter input", false);
-        const Tensor output = import_array(out, "reduce_scatter output", true);
-        const ReduceOp how = reduce_op(op);
-        gil_scoped_release release;
-        return c.reduce_scatter_async(input, output, how, now());
-      },
-      py::arg("input"), py::arg("output"), py::arg("op") = "sum");
-  cls.def(
-      "all_gather_async",
-      [](Communicator& c, const py::object& in, const py::object& out) {
-        const Tensor input = import_array(in, "all_gather input", false);
-        const Tensor output = import_array(out, "all_gather output", true);
-        gil_scoped_release release;
-        return c.all_gather_async(input, output, now());
-      },
-      py::arg("input"), py::arg("output"));
-  cls.def(
-      "broadcast_async",
-      [](Communicator& c, const py::object& t, int root) {
-        const Tensor tensor = import_array(t, "broadcast", c.rank() != root);
-        gil_scoped_release release;
-        return c.broadcast_async(tensor, root, now());
-      },
-      py::arg("t"), py::arg("root") = 0);
+// The ranks' threads cannot be interrupted while they compute; their next operation fails.
+void run_local_interruptibly(int ranks, const std::function<void(Comm)>& body, const CommOptions& options) {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Communicator>> worlds;
+  const auto with_world = [&](const Comm& given) {
+    const Comm c = guarded(given);
+    {
+      std::lock_guard lock(mutex);
+      worlds.push_back(c);
+    }
+    body(c);
+  };
+  const int threads = num_threads();
+  const auto run = [&] {
+    set_num_threads(threads);
+    run_local(ranks, with_world, options);
+  };
+  bool interrupted = false;
+  std::exception_ptr error;
+  {
+    gil_scoped_release release;  // each rank's thread takes the lock when it calls body
+    auto done = std::async(std::launch::async, run);
+    while (done.wait_for(look) != std::future_status::ready) {
+      if (!interrupt_seen()) continue;
+      interrupted = true;
+      std::lock_guard lock(mutex);
+      for (const auto& world : worlds)
+        if (const Comm c = world.lock()) c->abort("interrupted");
+    }
+    try {
+      done.get();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (interrupted) raise_interrupt();
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace
 
 void bind_comm(py::module_& m) {
-  py::class_<Work>(m, "Work")
-      .def("wait", &Work::synchronize, py::call_guard<gil_scoped_release>())
-      .def("is_completed", &Work::is_completed);
+  install_interrupt_hook();
+  py::class_<PyWork>(m, "Work").def("wait", &wait).def("is_completed", [](const PyWork& w) {
+    return w.work.is_completed();
+  });
 
   py::class_<Communicator, Comm> cls(m, "Communicator");
   cls.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("name", &Communicator::name)
       .def_property_readonly("backend", &Communicator::backend)
-      .def("split", &Communicator::split, py::arg("color"), py::arg("key") = 0,
-           py::call_guard<gil_scoped_release>())
+      .def(
+          "split",
+          [](Communicator& c, int color, int key) {
+            return guarded(waiting([&] { return c.split(color, key); }));
+          },
+          py::arg("color"), py::arg("key") = 0)
       .def("abort", &Communicator::abort, py::arg("reason"), py::call_guard<gil_scoped_release>())
+      .def("group_start", &Communicator::group_start)
+      .def("group_end", [](Communicator& c) { waiting([&] { c.group_end(); }); })
+      .def("group_cancel", &Communicator::group_cancel)
+      .def(
+          "describe_algorithm",
+          [](const Communicator& c, const std::string& operation, std::int64_t nbytes, bool direct) {
+            return c.describe_algorithm(operation, nbytes, direct);
+          },
+          py::arg("operation"), py::arg("nbytes"), py::arg("direct") = false)
       .def("__repr__", [](const Communicator& c) {
         return fmt::format("<shoal.comm.Communicator {}: rank {} of {}, {}>", c.name(), c.rank(), c.size(),
                            c.backend());
       });
-  bind_blocking(cls);
-  bind_async(cls);
+  bind_collectives(cls);
 
   m.def(
       "make_world",
       [](const std::string& backend, std::optional<double> timeout) {
-        return make_world({backend, comm_options(timeout)});
+        return guarded(make_world({backend, comm_options(timeout)}));
       },
       py::arg("backend") = "auto", py::arg("timeout") = py::none(), py::call_guard<gil_scoped_release>());
   m.def(
-      "make_self", [](std::optional<double> timeout) { return make_self(comm_options(timeout)); },
+      "make_self", [](std::optional<double> timeout) { return guarded(make_self(comm_options(timeout))); },
       py::arg("timeout") = py::none());
+  m.def(
+      "adopt_mpi",
+      [](int communicator, std::optional<double> timeout) {
+        return guarded(adopt_mpi(communicator, comm_options(timeout)));
+      },
+      py::arg("communicator"), py::arg("timeout") = py::none(), py::call_guard<gil_scoped_release>());
   m.def(
       "run_local",
       [](int ranks, const std::function<void(Comm)>& body, std::optional<double> timeout) {
-        gil_scoped_release release;  // each rank's thread takes the lock when it calls body
-        run_local(ranks, body, comm_options(timeout));
+        run_local_interruptibly(ranks, body, comm_options(timeout));
       },
       py::arg("ranks"), py::arg("body"), py::arg("timeout") = py::none());
   m.def("end_failed_job", &end_failed_job, py::arg("message"), py::call_guard<gil_scoped_release>());

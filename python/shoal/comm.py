@@ -5,13 +5,19 @@
     comm.all_reduce(gradient, op="average")
 
 dtypes: float32, float64, float16, int32, int64, uint8, and through DLPack bfloat16, which NumPy does not have. What only
-moves data (all_gather, broadcast, all_to_all, send, recv) takes uint16 and uint32 too. op: "sum", "average" (also "avg",
-"mean"), "min", "max", "product" (also "prod").
+moves data (all_gather, broadcast, gather, scatter, all_to_all, send, recv) takes uint16 and uint32 too. op: "sum",
+"average" (also "avg", "mean"; of floats only), "min", "max", "product" (also "prod"). prescale (with op "sum", floats
+only) multiplies this rank's input before it is summed; each rank may give another one, and all must give one.
+
+The _v forms take parts of unequal size: counts[r] elements for rank r, one after another, the same list on every rank.
 
 Arrays must be contiguous: they are used where they lie, never copied. Every rank of a communicator makes the same calls
 in the same order. With async_op=True a call returns a Work at once; the arrays may be read (and those written to may be
-changed) after its wait()."""
+changed) after its wait(). What is called within `with group():` starts together at its end.
+
+Ctrl-C ends a wait with KeyboardInterrupt, and the other ranks' waits with a CommError that says so."""
 import atexit as _atexit
+import contextlib as _contextlib
 import operator as _operator
 import sys as _sys
 import time as _time
@@ -22,21 +28,23 @@ import numpy as _numpy
 from . import _core, errors as _errors
 from ._core import Communicator, Work, comm_backends, run_local
 
-__all__ = ["Communicator", "DeviceMesh", "Work", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "comm_backends",
-           "get_rank", "get_world_size", "init", "is_initialized", "is_member", "local_rank", "new_group", "rank", "recv", "reduce",
-           "reduce_scatter", "run_local", "send", "shutdown", "world", "world_size"]
+__all__ = ["Communicator", "DeviceMesh", "Work", "all_gather", "all_gather_v", "all_reduce", "all_to_all", "all_to_all_v",
+           "barrier", "broadcast", "comm_backends", "gather", "gather_v", "get_rank", "get_world_size", "group", "init",
+           "is_initialized", "is_member", "local_rank", "new_group", "rank", "recv", "reduce", "reduce_scatter",
+           "reduce_scatter_v", "run_local", "scatter", "scatter_v", "send", "shutdown", "world", "world_size"]
 
 _world = None
 
 
-def init(backend="auto", timeout=None):
-    """Joins the world of all ranks. backend: "auto", "self" or "mpi"; timeout: seconds any wait may take.
+def init(backend="auto", timeout=None, mpi_comm=None):
+    """Joins the world of all ranks. backend: "auto", "self" or "mpi"; timeout: seconds any wait may take. mpi_comm: the
+    ranks of an MPI communicator of your own instead, as its integer (mpi4py: communicator.py2f()).
 
     Collective. From then on an exception that nobody catches ends the other ranks' waits with its message, so that the
     whole job ends. Calling it again changes nothing."""
     global _world
     if _world is None:
-        _world = _core.make_world(backend, timeout)
+        _world = _core.make_world(backend, timeout) if mpi_comm is None else _core.adopt_mpi(mpi_comm, timeout)
         _end_job_on_exception()
         _atexit.register(shutdown)
     return _world
@@ -63,6 +71,8 @@ def _end_job_on_exception():
     previous = _sys.excepthook
 
     def hook(kind, value, trace):
+        if _world is not None and issubclass(kind, KeyboardInterrupt):
+            _world.abort("KeyboardInterrupt")  # the others end with this, and this rank as Python ends
         if _world is None or issubclass(kind, (KeyboardInterrupt, SystemExit)):
             previous(kind, value, trace)
             return
@@ -176,16 +186,16 @@ class DeviceMesh(_core.DeviceMesh):
         return super().flatten(axes)
 
 
-def all_reduce(t, op="sum", group=None, async_op=False):
+def all_reduce(t, op="sum", group=None, async_op=False, prescale=None):
     """In place: t becomes the sum (average, min, max, product) over all ranks, the same bits on each. Returns t, or a Work."""
     comm = _comm(group)
     if async_op:
-        return comm.all_reduce_async(t, op)
-    comm.all_reduce(t, op)
+        return comm.all_reduce_async(t, op, prescale)
+    comm.all_reduce(t, op, prescale)
     return t
 
 
-def reduce_scatter(input, output=None, op="sum", group=None, async_op=False):
+def reduce_scatter(input, output=None, op="sum", group=None, async_op=False, prescale=None):
     """output = this rank's part of the reduced input, which is cut along its first dimension. Returns output, or a Work
     (which needs an output of the caller's). Where no output is given it is a new array: of NumPy, or a torch tensor for a
     torch tensor."""
@@ -197,8 +207,17 @@ def reduce_scatter(input, output=None, op="sum", group=None, async_op=False):
             raise _errors.ShapeError(f"reduce_scatter: a shape of {shape} is not cut into {comm.size} ranks' parts")
         output = _new(like, (shape[0] // comm.size,) + shape[1:])
     if async_op:
-        return comm.reduce_scatter_async(input, output, op)
-    comm.reduce_scatter(input, output, op)
+        return comm.reduce_scatter_async(input, output, op, prescale)
+    comm.reduce_scatter(input, output, op, prescale)
+    return output
+
+
+def reduce_scatter_v(input, output, counts, op="sum", group=None, async_op=False, prescale=None):
+    """output = the counts[rank()] elements of the reduced input that are this rank's. Returns output, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.reduce_scatter_v_async(input, output, counts, op, prescale)
+    comm.reduce_scatter_v(input, output, counts, op, prescale)
     return output
 
 
@@ -216,6 +235,15 @@ def all_gather(input, output=None, group=None, async_op=False):
     return output
 
 
+def all_gather_v(input, output, counts, group=None, async_op=False):
+    """output = the ranks' inputs, of counts[r] elements each, one after another. Returns output, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.all_gather_v_async(input, output, counts)
+    comm.all_gather_v(input, output, counts)
+    return output
+
+
 def broadcast(t, root=0, group=None, async_op=False):
     """In place: t becomes root's. Returns t, or a Work."""
     comm = _comm(group)
@@ -225,34 +253,119 @@ def broadcast(t, root=0, group=None, async_op=False):
     return t
 
 
-def reduce(input, output=None, root=0, op="sum", group=None):
+def reduce(input, output=None, root=0, op="sum", group=None, async_op=False, prescale=None):
     """On root, output (where none is given: input, in place) becomes the reduced input; elsewhere nothing is written.
-    Returns output."""
+    Returns output, or a Work."""
+    comm = _comm(group)
     output = input if output is None else output
-    _comm(group).reduce(input, output, root, op)
+    if async_op:
+        return comm.reduce_async(input, output, root, op, prescale)
+    comm.reduce(input, output, root, op, prescale)
     return output
 
 
-def all_to_all(input, output, group=None):
-    """output[r] = rank r's input[rank()]: both are cut along their first dimension into one part a rank. Returns output."""
-    _comm(group).all_to_all(input, output)
+def gather(input, output=None, root=0, group=None, async_op=False):
+    """On root, output[r] = rank r's input; where none is given it is a new array, as all_gather's. Elsewhere output is
+    left alone, and may be None. Returns output, or a Work."""
+    comm = _comm(group)
+    if output is None and comm.rank == root:
+        _needs_output("gather", async_op)
+        like, shape = _template(input)
+        output = _new(like, (comm.size,) + shape)
+    if async_op:
+        return comm.gather_async(input, output, root)
+    comm.gather(input, output, root)
     return output
 
 
-def send(t, peer, group=None):
-    """Sends t to the rank `peer`, which calls recv with as many elements of the same dtype."""
-    _comm(group).send(t, peer)
+def gather_v(input, output, counts, root=0, group=None, async_op=False):
+    """On root, output = the ranks' inputs, of counts[r] elements each, one after another. Elsewhere output is left alone,
+    and may be None. Returns output, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.gather_v_async(input, output, counts, root)
+    comm.gather_v(input, output, counts, root)
+    return output
 
 
-def recv(t, peer, group=None):
-    """In place: t becomes what the rank `peer` sends. Returns t."""
-    _comm(group).recv(t, peer)
+def scatter(input, output, root=0, group=None, async_op=False):
+    """output = root's input[rank()]. Elsewhere than on root, input is left alone and may be None. Returns output, or a
+    Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.scatter_async(input, output, root)
+    comm.scatter(input, output, root)
+    return output
+
+
+def scatter_v(input, output, counts, root=0, group=None, async_op=False):
+    """output = the counts[rank()] elements of root's input that are this rank's. Elsewhere than on root, input is left
+    alone and may be None. Returns output, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.scatter_v_async(input, output, counts, root)
+    comm.scatter_v(input, output, counts, root)
+    return output
+
+
+def all_to_all(input, output, group=None, async_op=False):
+    """output[r] = rank r's input[rank()]: both are cut along their first dimension into one part a rank. Returns output,
+    or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.all_to_all_async(input, output)
+    comm.all_to_all(input, output)
+    return output
+
+
+def all_to_all_v(input, output, send_counts, recv_counts, group=None, async_op=False):
+    """Sends send_counts[r] elements of input to each rank r, and receives recv_counts[r] from it into output. Returns
+    output, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.all_to_all_v_async(input, output, send_counts, recv_counts)
+    comm.all_to_all_v(input, output, send_counts, recv_counts)
+    return output
+
+
+def send(t, peer, group=None, async_op=False):
+    """Sends t to the rank `peer`, which calls recv with as many elements of the same dtype. Returns None, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.send_async(t, peer)
+    comm.send(t, peer)
+
+
+def recv(t, peer, group=None, async_op=False):
+    """In place: t becomes what the rank `peer` sends. Returns t, or a Work."""
+    comm = _comm(group)
+    if async_op:
+        return comm.recv_async(t, peer)
+    comm.recv(t, peer)
     return t
 
 
-def barrier(group=None):
-    """Returns when all ranks have called it."""
-    _comm(group).barrier()
+def barrier(group=None, async_op=False):
+    """Returns when all ranks have called it. With async_op=True a Work, complete when they have."""
+    comm = _comm(group)
+    if async_op:
+        return comm.barrier_async()
+    comm.barrier()
+
+
+@_contextlib.contextmanager
+def group(comm=None):
+    """Operations on the communicator (the world, where none is given) that this thread calls in a `with group():` start
+    together at its end and none waits before: sends and receives may be in any order on different ranks. At the end those
+    without async_op are done. An exception within drops them all."""
+    comm = _comm(comm)
+    comm.group_start()
+    try:
+        yield comm
+    except BaseException:
+        comm.group_cancel()
+        raise
+    comm.group_end()
 
 
 def _named(ranks):

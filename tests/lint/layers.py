@@ -14,7 +14,7 @@ INCLUDE = r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]'
 CUDA_PLACES = ("src/core/cuda/", "src/ops/cuda/", "src/comm/backends/nccl/", "kernels/common/", "kernels/cuda/",
                "tests/emulator/")
 FOREIGN = (
-    (r"mpi\.h", ("src/comm/backends/", "benchmarks/comm/")),
+    (r"mpi\.h", ("src/comm/backends/", "benchmarks/comm/", "tests/contract/")),
     (r"nccl(_device)?\.h", ("src/comm/backends/", "tests/emulator/")),
     (r"(cuda|cublas|curand|cudnn|cusparse|cusolver|nvml|nvtx|cooperative_groups|mma\.h|cub/|thrust/).*", CUDA_PLACES),
     (r"CLI/.*", ("src/cli/",)),

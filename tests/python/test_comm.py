@@ -1,6 +1,11 @@
 """shoal.comm over NumPy arrays and DLPack objects. Written for any number of ranks: pytest runs it on one, and ctest also
 under mpirun. What no rank count shows alone is tested on threads by run_local."""
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -161,6 +166,159 @@ def test_reduce_and_all_to_all():
     np.testing.assert_array_equal(output, [[peer, r] for peer in range(n)])
 
 
+def both_ways(call, output):
+    """output after call(output), and after its asynchronous form on a copy: they must agree."""
+    again = output.copy()
+    assert call(output) is output
+    work = call(again, async_op=True)
+    work.wait()
+    assert work.is_completed()
+    np.testing.assert_array_equal(again, output)
+    return output
+
+
+def test_gather_and_scatter():
+    n, r = comm.world_size(), comm.rank()
+    for root in range(n):
+        t = numbers(r, 6, "float32").reshape(2, 3)
+        gathered = comm.gather(t, root=root)
+        if r == root:
+            assert gathered.shape == (n, 2, 3)
+            np.testing.assert_array_equal(gathered.reshape(n, 6), all_numbers(6, "float32"))
+            both_ways(lambda o, **k: comm.gather(t, o, root=root, **k), np.empty_like(gathered))
+        else:
+            assert gathered is None
+            assert comm.gather(t, None, root=root) is None
+            comm.gather(t, None, root=root, async_op=True).wait()
+        back = both_ways(lambda o, **k: comm.scatter(gathered, o, root=root, **k), np.empty_like(t))
+        np.testing.assert_array_equal(back, t)
+
+
+def test_unequal_parts():
+    n, r = comm.world_size(), comm.rank()
+    counts = [(3 * q) % 4 for q in range(n)]  # 0, 3, 2, 1, ...
+    begin, total = sum(counts[:r]), sum(counts)
+    part = np.full(counts[r], r, "int32")
+    whole = np.repeat(np.arange(n, dtype="int32"), counts)
+    np.testing.assert_array_equal(
+        both_ways(lambda o, **k: comm.all_gather_v(part, o, counts, **k), np.empty(total, "int32")), whole)
+    np.testing.assert_array_equal(
+        both_ways(lambda o, **k: comm.reduce_scatter_v(whole, o, counts, op="max", **k), np.empty_like(part)), part)
+    root = n - 1
+    output = np.full(total, -1, "int32") if r == root else None
+    assert comm.gather_v(part, output, counts, root=root) is output
+    if r == root:
+        np.testing.assert_array_equal(output, whole)
+    np.testing.assert_array_equal(
+        both_ways(lambda o, **k: comm.scatter_v(output, o, counts, root=root, **k), np.empty_like(part)), part)
+    sent, received = [(r + q) % 3 for q in range(n)], [(q + r) % 3 for q in range(n)]
+    mine = np.concatenate([np.full(c, 10 * r + q, "uint16") for q, c in enumerate(sent)])
+    theirs = np.concatenate([np.full(c, 10 * q + r, "uint16") for q, c in enumerate(received)])
+    np.testing.assert_array_equal(
+        both_ways(lambda o, **k: comm.all_to_all_v(mine, o, sent, received, **k), np.empty_like(theirs)), theirs)
+    assert begin + counts[r] <= total
+    with pytest.raises(shoal.ConfigError, match=f"{n + 1} of them for {n} ranks"):
+        comm.all_gather_v(part, np.empty(total, "int32"), counts + [1])
+    with pytest.raises(TypeError):
+        comm.all_gather_v(part, np.empty(total, "int32"), [0.5] * n)
+
+
+def test_prescale():
+    n, r = comm.world_size(), comm.rank()
+    t = np.arange(4.0)
+    assert comm.all_reduce(t, prescale=0.5 * (r + 1)) is t
+    np.testing.assert_array_equal(t, np.arange(4.0) * 0.5 * n * (n + 1) / 2)
+    ones = np.ones(n)
+    assert comm.reduce_scatter(ones, prescale=0.25).tolist() == [0.25 * n]
+    output = np.zeros(n)
+    comm.reduce(ones, output, prescale=2.0)
+    assert output.tolist() == ([2.0 * n] * n if r == 0 else [0.0] * n)
+    with pytest.raises(shoal.ConfigError, match="0.5.*max"):
+        comm.all_reduce(t, op="max", prescale=0.5)
+    with pytest.raises(shoal.ConfigError, match="no average of i32"):
+        comm.all_reduce(np.ones(3, "int32"), op="average")
+
+
+def test_group():
+    n, r = comm.world_size(), comm.rank()
+    got, total = [np.empty(3) for _ in range(n)], np.ones(2)
+    with comm.group() as c:
+        assert c is comm.world()
+        peers = list(range(n)) if r % 2 else list(range(n))[::-1]
+        for peer in peers:  # every rank in an order of its own
+            comm.recv(got[peer], peer)
+        work = comm.all_reduce(total, async_op=True)
+        for peer in peers:
+            comm.send(np.full(3, 10.0 * r + peer), peer)
+        assert not work.is_completed()
+        with pytest.raises(shoal.CommError, match="has not ended"):
+            work.wait()
+    work.wait()
+    assert total.tolist() == [n, n]
+    for peer in range(n):
+        assert got[peer].tolist() == [10.0 * peer + r] * 3
+    with pytest.raises(KeyError):
+        with comm.group():
+            comm.all_reduce(total)
+            raise KeyError("given up")
+    comm.barrier()
+    comm.barrier(async_op=True).wait()
+    assert total.tolist() == [n, n]
+
+
+def test_messages_async():
+    n, r = comm.world_size(), comm.rank()
+    got = np.empty(50000)
+    hears = comm.recv(got, (r - 1) % n, async_op=True)
+    assert not hears.is_completed()
+    comm.send(np.full(50000, float(r)), (r + 1) % n, async_op=True).wait()
+    hears.wait()
+    assert (got == (r - 1) % n).all()
+
+
+def test_which_algorithm_runs(world):
+    assert world.describe_algorithm("all_reduce", 1 << 20).startswith(world.backend)
+    with pytest.raises(shoal.ConfigError, match="no operation"):
+        world.describe_algorithm("shuffle", 4)
+
+
+def interrupt_soon():
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+
+@pytest.mark.parametrize("wait", [lambda c, t: c.recv(t, c.rank), lambda c, t: c.recv_async(t, c.rank).wait()],
+                         ids=["blocking", "work"])
+def test_ctrl_c_ends_a_wait_on_all_ranks(wait, world):
+    """Every rank waits for a message that nobody sends; the last one is interrupted."""
+    mine = world.split(0, world.rank)
+    last = world.rank == world.size - 1
+    if last:
+        interrupt_soon()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt if last else shoal.CommError, match="" if last else "interrupted"):
+        wait(mine, np.empty(3))
+    assert time.monotonic() - start < 30
+    with pytest.raises(shoal.CommError, match="interrupted"):
+        mine.barrier()
+    world.barrier()
+
+
+def test_ctrl_c_ends_run_local():
+    code = """if True:
+        import numpy, os, signal, sys, threading, shoal.comm as comm
+        def body(c):
+            if c.rank == 0:
+                threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                c.recv(numpy.empty(3), 1)
+            else:
+                c.recv(numpy.empty(3), 0)
+        comm.run_local(2, body)
+        """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.returncode != 0
+
+
 def test_send_and_recv():
     def body(c):
         t = np.arange(3.0) + c.rank
@@ -189,7 +347,7 @@ def test_what_a_star_imports():
     names = {}
     exec("from shoal.comm import *", names)
     assert set(names) - {"__builtins__"} == set(comm.__all__)
-    assert not {"numpy", "sys", "atexit", "traceback"} & set(dir(comm))
+    assert not {"numpy", "sys", "atexit", "contextlib", "traceback"} & set(dir(comm))
     public = {name for name in dir(comm) if not name.startswith("_")}
     assert public == set(comm.__all__)
 
@@ -283,6 +441,8 @@ def test_what_is_refused():
         comm.all_reduce(np.zeros(3), op="median")
     with pytest.raises(TypeError, match="needs an output"):
         comm.all_gather(np.zeros(3), async_op=True)
+    with pytest.raises(TypeError, match="NumPy array or an object with __dlpack__.*NoneType"):
+        comm.scatter(np.zeros(comm.world_size()), None)
     with pytest.raises(ValueError, match="cut into"):
         comm.reduce_scatter(np.float64(1))
 

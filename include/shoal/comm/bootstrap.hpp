@@ -29,6 +29,12 @@ std::shared_ptr<Communicator> make_world(const WorldOptions& options = {});
 
 std::shared_ptr<Communicator> make_self(const CommOptions& options = {});
 
+// The ranks of an MPI communicator of the program's own, given as the integer of MPI_Comm_c2f (mpi4py: py2f), which
+// stays the program's. Collective over it; the first communicator that a process makes over MPI is collective over
+// MPI_COMM_WORLD. Throws ConfigError where MPI is not there or not started, and for a communicator that is null or has two
+// groups.
+std::shared_ptr<Communicator> adopt_mpi(int communicator, const CommOptions& options = {});
+
 // Runs body(communicator) on `ranks` threads of this process, joined before it returns. When a rank throws,
 // the others' collectives are aborted and the first rank's own exception is rethrown. Each rank starts with
 // its share of the caller's num_threads().

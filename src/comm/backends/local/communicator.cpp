@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <optional>
 
 #include "shoal/core/error.hpp"
 #include "shoal/core/log.hpp"
@@ -63,7 +64,7 @@ void LocalCommunicator::run(const Operation& op, void* in, void* out) {
   meet(op, mine.shown == shown_buffers);
   group_->set_flight(Flight::running);
   std::exception_ptr error;
-  Path way = Path::direct;
+  std::optional<Path> way;  // none while the ranks have not agreed: then nobody has touched another's memory
   try {
     take_headers(op);
     way = path(op);

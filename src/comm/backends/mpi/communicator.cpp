@@ -42,6 +42,7 @@ MpiCommunicator::MpiCommunicator(Runtime& runtime, MPI_Comm comm, std::string na
       options_(options),
       allocator_(std::move(allocator)),
       world_ranks_(size()) {
+  auto serial = runtime_.lock();
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_dup(comm_, &messages_), "MPI_Comm_dup");
   MPI_Group mine, world;
@@ -53,6 +54,9 @@ MpiCommunicator::MpiCommunicator(Runtime& runtime, MPI_Comm comm, std::string na
         "MPI_Group_translate_ranks");
   MPI_Group_free(&mine);
   MPI_Group_free(&world);
+  if (serial.owns_lock()) serial.unlock();
+  if (std::find(world_ranks_.begin(), world_ranks_.end(), MPI_UNDEFINED) != world_ranks_.end())
+    throw ConfigError(fmt::format("communicator {}: it has ranks outside MPI_COMM_WORLD", name_));
   runtime_.enroll(id_, failure_);
   if (log::debug_enabled())
     log::debug(fmt::format("communicator {} (mpi): rank {} of {}", name_, rank(), size()));

@@ -32,9 +32,10 @@ class MpiOutside final : public local::Outside {
     return Told{failure_->kind(), failure_->message()};
   }
   bool left(int rank) override { return runtime_.left(ranks_[rank]); }
+  // Known under a name of its own: the failure of a sub-group is not that of the whole.
   void failed(Failure::Kind kind, const std::string& message, bool remote) noexcept override {
     try {
-      if (Runtime::running()) runtime_.note(id_, kind, message, remote);
+      if (Runtime::running()) runtime_.note(id_ + "/inside", kind, message, remote);
     } catch (...) {  // no memory for the message: nothing more can be said
     }
   }

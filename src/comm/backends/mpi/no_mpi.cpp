@@ -1,4 +1,6 @@
 // The mpi backend of a build without MPI.
+#include <string>
+
 #include "comm/backends/backends.hpp"
 #include "shoal/core/build_info.hpp"
 #include "shoal/core/error.hpp"
@@ -22,3 +24,10 @@ std::shared_ptr<Communicator> make_host_world(const LaunchInfo&, const CommOptio
 bool end_failed_job(const std::string&) { return false; }
 
 }  // namespace shoal::comm::mpi
+
+namespace shoal {
+std::shared_ptr<Communicator> adopt_mpi(int communicator, const CommOptions&) {
+  throw ConfigError("MPI communicator " + std::to_string(communicator) +
+                    ": backend mpi: " + comm::mpi::info().detail);
+}
+}  // namespace shoal

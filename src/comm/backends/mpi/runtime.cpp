@@ -59,12 +59,15 @@ Runtime::Runtime() {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
     ours_ = true;
   }
-  threads_ = level >= MPI_THREAD_MULTIPLE;
+  multiple_ = level >= MPI_THREAD_MULTIPLE;
+  threads_ = level >= MPI_THREAD_SERIALIZED;
   if (!threads_)
     log::warn_once(
-        "MPI was started without MPI_THREAD_MULTIPLE: asynchronous collectives run in the calling thread, "
-        "without "
-        "overlap (call MPI_Init_thread(MPI_THREAD_MULTIPLE), or let shoal start MPI)");
+        "MPI was started for one thread: asynchronous collectives run in the calling thread, without "
+        "overlap, and "
+        "messages move while somebody waits (call MPI_Init_thread with MPI_THREAD_MULTIPLE or "
+        "MPI_THREAD_SERIALIZED, "
+        "or let shoal start MPI)");
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
   check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
@@ -163,6 +166,11 @@ void Runtime::keep(std::shared_ptr<void> what) {
 std::string Runtime::next_world() {
   std::lock_guard lock(mutex_);
   return fmt::format("job/{}", worlds_++);
+}
+
+std::string Runtime::unique_id() {
+  std::lock_guard lock(mutex_);
+  return fmt::format("job/of{}.{}", rank_, worlds_++);
 }
 
 void Runtime::tell_all(const std::string& message) {

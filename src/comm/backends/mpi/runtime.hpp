@@ -26,11 +26,11 @@ class Runtime {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // MPI_THREAD_MULTIPLE: communication threads may run.
+  // MPI_THREAD_SERIALIZED at least: communication threads may run.
   bool threads() const { return threads_; }
-  // Held around every MPI call; empty where MPI takes care itself.
+  // Held around every MPI call; empty with MPI_THREAD_MULTIPLE, where MPI takes care itself.
   std::unique_lock<std::mutex> lock() {
-    return threads_ ? std::unique_lock<std::mutex>() : std::unique_lock(serial_);
+    return multiple_ ? std::unique_lock<std::mutex>() : std::unique_lock(serial_);
   }
   // More ranks on this host than cores.
   bool crowded() const { return crowded_; }
@@ -54,6 +54,8 @@ class Runtime {
   void keep(std::shared_ptr<void> what);
   // The id of the next world communicator; ranks make worlds in the same order.
   std::string next_world();
+  // An id that no other rank and no earlier call gives.
+  std::string unique_id();
   // Breaks every communicator of the job, on all ranks.
   void tell_all(const std::string& message);
   // Whether `text` is, or contains, a failure that another rank told.
@@ -68,7 +70,7 @@ class Runtime {
   void finalize() noexcept;
 
   int rank_ = 0, size_ = 1;
-  bool threads_ = false, crowded_ = false, ours_ = false;
+  bool threads_ = false, multiple_ = false, crowded_ = false, ours_ = false;
   MPI_Comm control_ = MPI_COMM_NULL;
   std::mutex serial_;
   std::mutex polling_;

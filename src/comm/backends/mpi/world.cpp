@@ -41,6 +41,30 @@ std::shared_ptr<Communicator> make_world(const LaunchInfo& launch, const CommOpt
   });
 }
 
+std::shared_ptr<Communicator> adopt(int handle, const CommOptions& options) {
+  int started = 0;
+  MPI_Initialized(&started);
+  if (!started) throw ConfigError(fmt::format("MPI communicator {}: MPI has not been started", handle));
+  const CommOptions resolved = resolve(options);
+  Runtime& runtime = Runtime::get();
+  log::set_rank(runtime.rank());
+  auto serial = runtime.lock();
+  const MPI_Comm given = MPI_Comm_f2c(static_cast<MPI_Fint>(handle));
+  if (given == MPI_COMM_NULL)
+    throw ConfigError(fmt::format("MPI communicator {}: it is MPI_COMM_NULL", handle));
+  int inter = 0;
+  check(MPI_Comm_test_inter(given, &inter), "MPI_Comm_test_inter");
+  if (inter) throw ConfigError(fmt::format("MPI communicator {}: it has two groups of ranks", handle));
+  MPI_Comm own = MPI_COMM_NULL;
+  check(MPI_Comm_dup(given, &own), "MPI_Comm_dup");
+  char id[64] = {};
+  std::snprintf(id, sizeof id, "%s", runtime.unique_id().c_str());
+  check(MPI_Bcast(id, sizeof id, MPI_CHAR, 0, own), "MPI_Bcast");
+  if (serial.owns_lock()) serial.unlock();
+  return std::make_shared<MpiCommunicator>(runtime, own, "mpi", id, resolved,
+                                           make_caching_allocator({DeviceType::cpu, 0}));
+}
+
 bool end_failed_job(const std::string& message) {
   Runtime* runtime = Runtime::running();
   if (!runtime || runtime->size() == 1) return false;
@@ -60,3 +84,9 @@ bool end_failed_job(const std::string& message) {
 }
 
 }  // namespace shoal::comm::mpi
+
+namespace shoal {
+std::shared_ptr<Communicator> adopt_mpi(int communicator, const CommOptions& options) {
+  return comm::mpi::adopt(communicator, options);
+}
+}  // namespace shoal

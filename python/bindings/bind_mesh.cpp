@@ -30,10 +30,10 @@ AxisSet axis_set(const std::vector<std::string>& names) {
 void bind_mesh(py::module_& m) {
   py::class_<DeviceMesh>(m, "DeviceMesh")
       .def(py::init([](const std::shared_ptr<Communicator>& world, int pp, int dp, int cp, int ep, int tp) {
+             gil_scoped_release release;
              return std::make_unique<DeviceMesh>(world, MeshSizes(pp, dp, cp, ep, tp));
            }),
-           py::arg("world"), py::arg("pp"), py::arg("dp"), py::arg("cp"), py::arg("ep"), py::arg("tp"),
-           py::call_guard<gil_scoped_release>())
+           py::arg("world"), py::arg("pp"), py::arg("dp"), py::arg("cp"), py::arg("ep"), py::arg("tp"))
       .def_property_readonly("world", &DeviceMesh::world)
       .def_property_readonly("sizes", [](const DeviceMesh& mesh) { return as_dict(mesh.sizes()); })
       .def_property_readonly("coordinates",

@@ -22,6 +22,7 @@ std::unique_ptr<Trainer> make_trainer(const train::Job& job, std::shared_ptr<Com
   options.write_records = write_records.value_or(true);
   options.late_records = !write_records.has_value();  // none: a script that only steps makes no directory
   options.on_step = std::move(on_step);               // takes the interpreter's lock when it is called
+  py::gil_scoped_release release;
   return std::make_unique<Trainer>(job, std::move(comm), options);
 }
 
@@ -64,7 +65,7 @@ void bind_train(py::module_& m) {
 
   py::class_<Trainer>(m, "Trainer")
       .def(py::init(&make_trainer), py::arg("job"), py::arg("comm"), py::arg("write_records"),
-           py::arg("on_step"), py::call_guard<py::gil_scoped_release>())
+           py::arg("on_step"))
       .def_property_readonly("resolved_job", &Trainer::job, py::return_value_policy::copy)
       .def("step", &Trainer::step, py::call_guard<py::gil_scoped_release>())
       .def("evaluate", &Trainer::evaluate, py::call_guard<py::gil_scoped_release>())

@@ -102,3 +102,13 @@ def check_unfinished(sources):
             continue
         for match in re.finditer(r"\b(TODO|FIXME|XXX)\b", source.text):
             yield Violation(source.path, source.line_of(match.start()), "unfinished", f"{match.group(1)} is left in the text")
+
+
+def check_constructors(sources):
+    """pybind11 registers a new object inside a constructor's call guard, which must therefore not give the lock away."""
+    for source in sources:
+        if not source.path.startswith("python/bindings/"):
+            continue
+        for line, match in source.find(r"\bpy::init\b(?:(?!\.def)[\s\S])*?\bcall_guard\b"):
+            yield Violation(source.path, line, "constructors",
+                            "py::init with a call_guard registers the object without the lock: release it in the body")

@@ -16,7 +16,7 @@ def violations(root):
     for rule in (layers.check_layers, layers.check_public_headers, layers.check_foreign_headers,
                  layers.check_kernel_headers,
                  contents.check_length, contents.check_environment, contents.check_no_exit,
-                 contents.check_flags, contents.check_unfinished):
+                 contents.check_flags, contents.check_unfinished, contents.check_constructors):
         found += rule(sources)
     found += contents.check_documented(root, sources)
     return sources, sorted(found, key=lambda v: (v.path, v.line))

@@ -130,6 +130,13 @@ class Planted(unittest.TestCase):
     def test_unfinished(self):
         self.expect("unfinished", "src/core/x.cpp", "// TO" + "DO later\n")
 
+    def test_constructors(self):
+        guard = ', py::call_guard<py::gil_scoped_release>()'
+        path, method = "python/bindings/x.cpp", f'.def("f", &X::f{guard});\n'
+        init = ".def(py::init([](int n) {{\n  return make(n);\n}}), py::arg(\"n\"){})\n"
+        self.expect("constructors", path, init.format(guard) + method)
+        self.assertEqual(self.lint({path: init.format("") + method}), [])
+
     def test_format(self):
         tool = format_check.find_tool()
         if tool is None:

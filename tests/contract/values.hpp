@@ -131,7 +131,12 @@ inline bool& every_big() {
 inline std::vector<std::int64_t> counts_of(int index, int n) {
   std::vector<std::int64_t> counts(std::begin(small_counts), std::end(small_counts));
   const bool some = index % 7 == n % 7 && (n <= 3 || every_big());
-  if (n == 1 || (n == 2 && every_big()) || some) counts.push_back(big);
+#ifdef SHOAL_SANITIZED
+  const bool all = false;  // ten times slower there
+#else
+  const bool all = n == 1 || (n == 2 && every_big());
+#endif
+  if (all || some) counts.push_back(big);
   return counts;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/common/half.hpp"
 #include "kernels/common/parallel.hpp"
+#include "kernels/common/stored.hpp"
 #include "kernels/common/vec.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
@@ -169,77 +170,6 @@ void combine_any(int op, const void* const* sources, int n, const CombineTo& to,
 }
 
 // -- sums in registers --------------------------------------------------------------------------
-// Sixteen elements as stored.
-struct InF32 {
-  using Stored = float;
-  using Packed = vf;
-  static inline __attribute__((always_inline)) vf get(const float* p) { return load(p); }
-  static inline __attribute__((always_inline)) Packed pack(vf x) { return x; }
-  static inline __attribute__((always_inline)) void put(float* p, Packed x) { store(p, x); }
-  static inline __attribute__((always_inline)) void put_past_caches(float* p, Packed x) { stream(p, x); }
-};
-
-struct InBF16 {
-  using Stored = uint16_t;
-#if defined(SHOAL_ISA_avx2) || defined(SHOAL_ISA_avx512)
-  using Packed = __m256i;
-  static inline __attribute__((always_inline)) void put(uint16_t* p, Packed x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x);
-  }
-  static inline __attribute__((always_inline)) void put_past_caches(uint16_t* p, Packed x) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x);
-  }
-#if defined(SHOAL_ISA_avx512)
-  static inline __attribute__((always_inline)) vf get(const uint16_t* p) {
-    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
-  }
-  static inline __attribute__((always_inline)) Packed pack(vf x) {
-    const __m512i u = _mm512_castps_si512(x.v), upper = _mm512_srli_epi32(u, 16);
-    const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-    const __mmask16 nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(
-        _mm512_mask_blend_epi32(nan, rounded, _mm512_or_si512(upper, _mm512_set1_epi32(0x40))));
-  }
-#else
-  static inline __attribute__((always_inline)) __m256 eight(const uint16_t* p) {
-    const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
-  }
-  static inline __attribute__((always_inline)) vf get(const uint16_t* p) { return {eight(p), eight(p + 8)}; }
-  static inline __attribute__((always_inline)) __m256i upper_half(__m256 x) {
-    const __m256i u = _mm256_castps_si256(x), upper = _mm256_srli_epi32(u, 16);
-    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i rounded =
-        _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
-    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
-  }
-  static inline __attribute__((always_inline)) Packed pack(vf x) {
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(upper_half(x.a), upper_half(x.b)), 0xd8);
-  }
-#endif
-#else
-  struct Packed {
-    uint16_t v[lanes];
-  };
-  static inline __attribute__((always_inline)) vf get(const uint16_t* p) {
-    vf x;
-    bf16_to_f32(p, x.v, lanes);
-    return x;
-  }
-  static inline __attribute__((always_inline)) Packed pack(vf x) {
-    Packed r;
-    f32_to_bf16(x.v, r.v, lanes);
-    return r;
-  }
-  static inline __attribute__((always_inline)) void put(uint16_t* p, Packed x) { memcpy(p, x.v, sizeof x.v); }
-  static inline __attribute__((always_inline)) void put_past_caches(uint16_t* p, Packed x) { put(p, x); }
-#endif
-};
-
 constexpr int left_half(int n) {
   int h = 1;
   while (2 * h < n) h *= 2;
@@ -255,23 +185,51 @@ SHOAL_INLINE vf tree(const typename In::Stored* const* sources, int64_t i) {
   }
 }
 
-template <class In, int n, bool divide, bool past_caches>
+// Elements [begin, end), whole vectors; m copies, or for m = 0 as many as are given. d: null, or what divides the sum.
+template <class In, int n, int m, bool past_caches>
 void sum_run(const typename In::Stored* const* sources, typename In::Stored* const* out, int copies,
-             int64_t begin, int64_t end, vf d) {
-  for (int64_t i = begin; i < end; i += lanes) {
-    vf sum = tree<In, n>(sources, i);
-    if constexpr (divide) sum = sum / d;
-    const typename In::Packed packed = In::pack(sum);
-    for (int c = 0; c < copies; ++c) {
-      if constexpr (past_caches)
-        In::put_past_caches(out[c] + i, packed);
-      else
-        In::put(out[c] + i, packed);
-    }
+             int64_t begin, int64_t end, const vf* d) {
+  using Stored = typename In::Stored;
+  const Stored* in[n];  // in registers
+  Stored* to[m > 0 ? m : 1];
+  for (int s = 0; s < n; ++s) in[s] = sources[s];
+  for (int c = 0; c < m; ++c) to[c] = out[c];
+  const auto sum = [&](int64_t i) __attribute__((always_inline)) {
+    vf x = tree<In, n>(in, i);
+    if (d) x = x / *d;
+    return In::pack(x);
+  };
+  const auto put = [&](Stored * p, const typename In::Packed& x) __attribute__((always_inline)) {
+    if constexpr (past_caches)
+      In::put_past_caches(p, x);
+    else
+      In::put(p, x);
+  };
+  // A line at a time: so it leaves at once where it goes past the caches.
+  constexpr int64_t line = 64 / sizeof(Stored);
+  constexpr int vectors = line / lanes;
+  int64_t i = begin;
+  for (; i + line <= end; i += line) {
+    typename In::Packed x[vectors];
+    for (int v = 0; v < vectors; ++v) x[v] = sum(i + v * lanes);
+    for (int c = 0; c < (m > 0 ? m : copies); ++c)
+      for (int v = 0; v < vectors; ++v) put((m > 0 ? to[c] : out[c]) + i + v * lanes, x[v]);
+  }
+  for (; i < end; i += lanes) {
+    const typename In::Packed x = sum(i);
+    for (int c = 0; c < copies; ++c) put(out[c] + i, x);
   }
 }
 
 constexpr int most_copies = 8;
+
+template <class In, int n, bool past_caches>
+void sum_run_to(const typename In::Stored* const* sources, typename In::Stored* const* out, int copies,
+                int64_t begin, int64_t end, const vf* d) {
+  if (copies == n) return sum_run<In, n, n, past_caches>(sources, out, copies, begin, end, d);
+  if (copies == 1) return sum_run<In, n, 1, past_caches>(sources, out, copies, begin, end, d);
+  sum_run<In, n, 0, past_caches>(sources, out, copies, begin, end, d);
+}
 
 template <class In, int n>
 void sum_in_registers(const void* const* given, const CombineTo& to, int64_t count, int divisor) {
@@ -286,15 +244,15 @@ void sum_in_registers(const void* const* given, const CombineTo& to, int64_t cou
                       out[c] = static_cast<Stored*>(to.dst[c]);
                       past_caches = past_caches && aligned(out[c]);
                     }
-                    const vf d = set1(static_cast<float>(divisor));
+                    const vf value = set1(static_cast<float>(divisor));
+                    const vf* d = divisor == 1 ? nullptr : &value;
                     const int64_t whole = begin + (end - begin) / lanes * lanes;
-                    if (divisor != 1)
-                      sum_run<In, n, true, false>(sources, out, to.copies, begin, whole, d);
-                    else if (past_caches)
-                      sum_run<In, n, false, true>(sources, out, to.copies, begin, whole, d);
-                    else
-                      sum_run<In, n, false, false>(sources, out, to.copies, begin, whole, d);
-                    if (past_caches) stream_fence();
+                    if (past_caches) {
+                      sum_run_to<In, n, true>(sources, out, to.copies, begin, whole, d);
+                      stream_fence();
+                    } else {
+                      sum_run_to<In, n, false>(sources, out, to.copies, begin, whole, d);
+                    }
                     if (whole == end) return;
                     // The rest, through the same instructions.
                     Stored room[n][lanes] = {}, last[1][lanes];
@@ -304,10 +262,7 @@ void sum_in_registers(const void* const* given, const CombineTo& to, int64_t cou
                       rest[s] = room[s];
                     }
                     Stored* to_last[1] = {last[0]};
-                    if (divisor != 1)
-                      sum_run<In, n, true, false>(rest, to_last, 1, 0, lanes, d);
-                    else
-                      sum_run<In, n, false, false>(rest, to_last, 1, 0, lanes, d);
+                    sum_run<In, n, 1, false>(rest, to_last, 1, 0, lanes, d);
                     for (int c = 0; c < to.copies; ++c)
                       memcpy(out[c] + whole, last[0], sizeof(Stored) * (end - whole));
                   });

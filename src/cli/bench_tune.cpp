@@ -19,12 +19,13 @@
 namespace shoal::cli::bench {
 namespace {
 
-// A threshold, the values tried, and the all-reduces that feel it.
+// A threshold, the values tried, and the operations that feel it.
 struct Threshold {
   const char* name;
   std::vector<std::int64_t> candidates;
   std::vector<std::int64_t> sizes;
   bool private_buffers;
+  Collective collective = Collective::all_reduce;
 };
 
 constexpr std::int64_t kib = 1024, mib = 1024 * kib;
@@ -40,7 +41,16 @@ const std::vector<Threshold>& thresholds() {
        {64 * kib, 1 * mib, 16 * mib},
        true},
       {"local.whole_ranks", {1, 2, 4}, {64 * kib, 1 * mib, 16 * mib}, true},
-      {"local.stream_bytes", {1 * mib, 4 * mib, 16 * mib, 64 * mib}, {2 * mib, 8 * mib, 32 * mib}, false},
+      {"local.single_copy_bytes",
+       {16 * kib, 64 * kib, 256 * kib, 1 * mib, std::int64_t{1} << 40},
+       {64 * kib, 1 * mib, 16 * mib},
+       true,
+       Collective::all_gather},
+      {"local.single_copy_sum_bytes",
+       {64 * kib, 256 * kib, 1 * mib, 4 * mib, std::int64_t{1} << 40},
+       {256 * kib, 1 * mib, 16 * mib},
+       true},
+      {"local.stream_bytes", {256 * kib, 1 * mib, 4 * mib, 16 * mib}, {512 * kib, 2 * mib, 32 * mib}, false},
   };
   return all;
 }
@@ -82,8 +92,8 @@ double cost(const Options& o, const Threshold& t, const InWorld& in_world) {
     quick.warmup = 1;
     double sum = 0;
     for (const std::int64_t size : t.sizes) {
-      const Problem p{
-          Collective::all_reduce, DType::f32, ReduceOp::sum, 0, comm.rank(), comm.size(), size / 4};
+      const std::int64_t parts = t.collective == Collective::all_gather ? comm.size() : 1;
+      const Problem p{t.collective, DType::f32, ReduceOp::sum, 0, comm.rank(), comm.size(), size / 4 / parts};
       quick.iters = static_cast<int>(std::clamp<std::int64_t>(8 * mib / size, 1, 25 * o.iters));
       sum += std::log(measure(comm, p, false, quick, rotation).seconds);
     }

@@ -22,6 +22,8 @@ constexpr Key keys[] = {{"local.inline_bytes", &Tuning::inline_bytes, 0, 4096},
                         {"local.stage_bytes", &Tuning::stage_bytes, 4096, gib},
                         {"local.whole_ranks", &Tuning::whole_ranks, 1, 1024},
                         {"local.stream_bytes", &Tuning::stream_bytes, 0, gib* gib / 2},
+                        {"local.single_copy_bytes", &Tuning::single_copy_bytes, 0, gib* gib / 2},
+                        {"local.single_copy_sum_bytes", &Tuning::single_copy_sum_bytes, 0, gib* gib / 2},
                         {"local.direct", &Tuning::direct, 0, 1}};
 
 std::string trim(const std::string& s) {

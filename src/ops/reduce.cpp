@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cpu/copy.hpp"
 #include "kernels/cpu/reduce.hpp"
 #include "shoal/core/error.hpp"
 
@@ -36,6 +37,11 @@ void combine_to(Combine op, DType dtype, const void* const* sources, int n, void
   }
   throw ShapeError(fmt::format("combine: no arithmetic on {} (f32, f64, f16, bf16, i32, i64 and u8 have it)",
                                name(dtype)));
+}
+
+void copy_past_caches(const void* from, void* to, std::int64_t bytes) {
+  if (bytes < 0) throw ShapeError(fmt::format("copy of {} bytes", bytes));
+  if (bytes > 0) SHOAL_PICK(copy_past_caches)(from, to, bytes);
 }
 
 }  // namespace shoal::ops

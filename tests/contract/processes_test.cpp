@@ -1,23 +1,68 @@
-// The contract on `local` with ranks as processes: with private buffers, which are transferred in stages, and with
-// buffers from shared memory, which all ranks see.
+// The contract on `local` with ranks as processes, by each way that data go: private buffers through stages, private
+// buffers that the others read where they lie, and buffers from shared memory, which all ranks see.
 #include "support/processes.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
 #include "contract/contract.hpp"
 #include "contract/values.hpp"
+#include "support/temp_dir.hpp"
 
 namespace shoal::contract {
 namespace {
 
 #ifdef SHOAL_SANITIZED
 const std::vector<int> rank_counts{2, 3};
+const std::vector<int> few{3};
 #else
 const std::vector<int> rank_counts{1, 2, 3, 4, 5, 8};
+const std::vector<int> few{2, 3, 5};
 #endif
 
-void on_private_buffers(int ranks, const Body& body) {
+// The thresholds of the worlds that are made while it lives.
+class Thresholds {
+ public:
+  explicit Thresholds(const std::string& text) {
+    const auto file = dir_.path() / "thresholds";
+    std::ofstream(file) << text;
+    ::setenv("SHOAL_COMM_TUNING", file.c_str(), 1);
+  }
+  ~Thresholds() { ::unsetenv("SHOAL_COMM_TUNING"); }
+  Thresholds(const Thresholds&) = delete;
+  Thresholds& operator=(const Thresholds&) = delete;
+
+ private:
+  const test::TempDir dir_;
+};
+
+void on_processes(int ranks, const char* way, const Body& body) {
   test::expect_success(test::run_processes(ranks, [&](const World& w) {
     ASSERT_EQ(w->backend(), "local");
+    if (ranks > 1) {
+      ASSERT_EQ(w->describe_algorithm("all_gather", 1 << 20, false), std::string("local ") + way);
+    }
     body(w);
   }));
+}
+
+void through_stages(int ranks, const Body& body) {
+  const Thresholds never(
+      "local.single_copy_bytes = 1000000000000\nlocal.single_copy_sum_bytes = 1000000000000\n");
+  on_processes(ranks, "staged", body);
+}
+
+// Also what would go beside the header otherwise. A machine that lets no process read another's memory has no such way.
+void from_where_they_lie(int ranks, const Body& body) {
+  const Thresholds always(
+      "local.single_copy_bytes = 0\nlocal.single_copy_sum_bytes = 0\nlocal.inline_bytes = 0\n");
+  static const std::string way =
+      test::run_processes(
+          2, [](const World& w) { test::report(w->describe_algorithm("all_gather", 1 << 20, false)); })[0]
+          .report;
+  if (way != "local single copy")
+    GTEST_SKIP() << "this machine does not let a process read another's memory (process_vm_readv): " << way;
+  on_processes(ranks, "single copy", body);
 }
 
 void on_shared_buffers(int ranks, const Body& body) {
@@ -30,7 +75,8 @@ void on_shared_buffers(int ranks, const Body& body) {
   }));
 }
 
-SHOAL_CONTRACT(Private, on_private_buffers, rank_counts);
+SHOAL_CONTRACT(Staged, through_stages, rank_counts);
+SHOAL_CONTRACT(Copied, from_where_they_lie, few);
 SHOAL_CONTRACT(Shared, on_shared_buffers, rank_counts);
 
 }  // namespace

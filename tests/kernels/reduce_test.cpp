@@ -111,6 +111,84 @@ TEST(Combine, EveryFp16ValueSurvives) {
   }
 }
 
+// To nearest even; a NaN stays one. Written from the definition of the format, not as the kernels do it.
+std::uint16_t rounded_bf16(float x) {
+  const auto u = std::bit_cast<std::uint32_t>(x);
+  if (std::isnan(x)) return static_cast<std::uint16_t>(u >> 16 | 0x40);
+  const std::uint32_t below = u & 0xffff, kept = u >> 16;
+  return static_cast<std::uint16_t>(kept + (below > 0x8000 || (below == 0x8000 && kept % 2 == 1) ? 1 : 0));
+}
+
+// One or more copies, through the caches and past them, divided or not, wherever they lie: the bits of the definition,
+// and nothing beside them is touched.
+template <class T>
+void check_copies(DType dtype, const auto& to_float, const auto& from_float) {
+  std::mt19937 random(11);
+  for (int n : {1, 2, 3, 5, 8})
+    for (int copies : {1, 2, n, 9})
+      for (std::int64_t count : {1, 15, 33, 64, 4099})
+        for (const bool stream : {false, true})
+          for (const int divisor : {1, 3})
+            for (const std::int64_t shift : {0, 32, 3}) {
+              std::vector<std::vector<T>> in(n, std::vector<T>(count));
+              for (auto& a : in)
+                for (T& x : a)
+                  x = random() % 97 == 0 ? from_float(std::nanf(""))
+                                         : from_float(static_cast<float>(random() % 65536) * 0.01f - 300);
+              const std::int64_t room = shift + count + 40;
+              std::vector<T> memory((room + 64) * copies, T{7});
+              std::vector<void*> out;
+              for (int c = 0; c < copies; ++c) {
+                auto at = reinterpret_cast<std::uintptr_t>(memory.data() + c * (room + 64));
+                out.push_back(reinterpret_cast<T*>((at + 63) / 64 * 64) + shift);
+              }
+              ops::combine_to(ops::Combine::sum, dtype, pointers(in).data(), n, out.data(), copies, stream,
+                              count, divisor);
+              for (int c = 0; c < copies; ++c) {
+                const T* got = static_cast<const T*>(out[c]);
+                for (std::int64_t i = 0; i < count; ++i) {
+                  std::vector<float> slot(n);
+                  for (int s = 0; s < n; ++s) slot[s] = to_float(in[s][i]);
+                  shard::tree_reduce(n, [&](std::int64_t a, std::int64_t b) { slot[a] += slot[b]; });
+                  const T expected =
+                      from_float(divisor == 1 ? slot[0] : slot[0] / static_cast<float>(divisor));
+                  if (std::isnan(to_float(expected)))
+                    ASSERT_TRUE(std::isnan(to_float(got[i]))) << i;
+                  else
+                    ASSERT_EQ(std::memcmp(&got[i], &expected, sizeof(T)), 0)
+                        << name(dtype) << ", " << n << " sources, copy " << c << " of " << copies
+                        << ", element " << i << " of " << count << ", stream " << stream << ", divisor "
+                        << divisor << ", shift " << shift;
+                }
+                ASSERT_EQ(got[count], T{7});
+                ASSERT_TRUE(shift == 0 || got[-1] == T{7});
+              }
+            }
+}
+
+TEST(Combine, CopiesHaveTheBitsOfTheTree) {
+  check_copies<float>(
+      DType::f32, [](float x) { return x; }, [](float x) { return x; });
+  check_copies<std::uint16_t>(
+      DType::bf16, [](std::uint16_t x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16); },
+      rounded_bf16);
+}
+
+TEST(Copy, PastTheCachesMovesEveryByteAndNoOther) {
+  std::vector<unsigned char> from(5000), to(5000);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 7 + 1);
+  for (std::int64_t bytes : {0, 1, 63, 64, 255, 256, 257, 511, 1025, 4096})
+    for (std::int64_t s : {0, 1, 32, 63})
+      for (std::int64_t d : {64, 65, 96, 127}) {
+        std::fill(to.begin(), to.end(), 0);
+        ops::copy_past_caches(from.data() + s, to.data() + d, bytes);
+        ASSERT_EQ(std::memcmp(to.data() + d, from.data() + s, bytes), 0) << bytes << ", " << s << ", " << d;
+        ASSERT_EQ(to[d - 1], 0);
+        ASSERT_EQ(to[d + bytes], 0);
+      }
+  EXPECT_THROW(ops::copy_past_caches(from.data(), to.data(), -1), ShapeError);
+}
+
 template <class T>
 void integers(DType dtype) {
   const std::vector<std::vector<T>> in{std::vector<T>(33, std::numeric_limits<T>::max()),

@@ -494,11 +494,3 @@ def test_a_deadline_names_who_is_missing(monkeypatch):
     with pytest.raises(shoal.TimeoutError, match="barrier.*1") as caught:
         comm.run_local(2, body, timeout=0.5)
     assert isinstance(caught.value, TimeoutError)
-
-
-def test_threads_make_objects_at_the_same_time():
-    def make(c):
-        for _ in range(200):
-            assert comm.DeviceMesh(group=shoal._core.make_self()).world.size == 1
-
-    comm.run_local(8, make)

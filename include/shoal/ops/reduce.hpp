@@ -20,4 +20,7 @@ void combine(Combine op, DType dtype, const void* const* sources, int n, void* d
 void combine_to(Combine op, DType dtype, const void* const* sources, int n, void* const* dst, int copies,
                 bool stream, std::int64_t count, int divisor = 1, const double* scales = nullptr);
 
+// A copy of `bytes` bytes, past the caches; the two do not overlap.
+void copy_past_caches(const void* from, void* to, std::int64_t bytes);
+
 }  // namespace shoal::ops

@@ -10,14 +10,15 @@
 namespace shoal::comm::local {
 namespace {
 
-constexpr std::int64_t block = 16384;  // elements
+constexpr std::int64_t block = 16384;         // elements
+constexpr std::int64_t helped_bytes = 65536;  // from here a root helps with the copies of a broadcast
 
 }  // namespace
 
 void copy_out(void* to, const void* from, std::int64_t n, bool stream) {
   if (n == 0 || to == from) return;
   if (stream)
-    ops::combine_to(ops::Combine::sum, DType::u8, &from, 1, &to, 1, true, n);
+    ops::copy_past_caches(from, to, n);
   else
     std::memcpy(to, from, n);
 }
@@ -42,10 +43,10 @@ void LocalCommunicator::share(const Operation& op, const std::vector<Header>& he
   }
 }
 
-// Results that do not fit the last-level cache are written past it, unless each line has just been read.
+// Results that a core's own caches would not keep are written past them, unless each line has just been read.
 bool LocalCommunicator::past_caches(const Operation& op, const void* in, const void* out) const {
   const bool whole = op.is(Kind::all_gather) || op.is(Kind::all_to_all);  // every rank's result has all parts
-  const std::int64_t written = op.nbytes() * size() * (whole && !op.v() ? size() : 1);
+  const std::int64_t written = op.nbytes() * (whole && !op.v() ? size() : 1);
   return in != out && written >= group_->host->tuning.stream_bytes;
 }
 
@@ -91,8 +92,17 @@ void LocalCommunicator::share_all_gather(const Operation& op) const {
   }
 }
 
+// n - 1 copies, which n ranks make: the root brings each of the others its last n-th, where it sees their buffers.
 void LocalCommunicator::share_broadcast(const Operation& op) const {
-  copy_out(out_of(rank()), in_of(op.root), op.nbytes(), past_caches(op, nullptr, out_));
+  const bool stream = past_caches(op, nullptr, out_of(rank()));
+  bool helps = op.nbytes() >= helped_bytes;
+  for (int q = 0; q < size(); ++q) helps = helps && out_of(q) && !views_[q].out_apart;
+  const std::int64_t own = helps ? op.nbytes() / size() * (size() - 1) / 64 * 64 : op.nbytes();
+  if (rank() != op.root) return copy_out(out_of(rank()), in_of(op.root), own, stream);
+  for (int i = 1; helps && i < size(); ++i) {
+    const int q = (rank() + i) % size();
+    copy_out(out_of(q) + own, in_ + own, op.nbytes() - own, stream);
+  }
 }
 
 void LocalCommunicator::share_gather(const Operation& op) const {
@@ -105,17 +115,20 @@ void LocalCommunicator::share_scatter(const Operation& op) const {
            past_caches(op, in_, out_));
 }
 
+// Of what rank q sends here in an all_to_all: the first element's place in its buffer.
+std::int64_t LocalCommunicator::offset_at(const Operation& op, int q) const {
+  if (!op.v()) return rank() * op.count;
+  std::int64_t begin = 0;
+  for (int r = 0; r < rank(); ++r) begin += sent(q, r);
+  return begin;
+}
+
 void LocalCommunicator::share_all_to_all(const Operation& op) const {
   const std::int64_t width = size_of(op.dtype);
   for (int i = 0; i < size(); ++i) {
     const int q = (rank() + i) % size();
-    std::int64_t begin = rank() * op.count;  // of what q sends here, in its buffer
-    if (op.v()) {
-      begin = 0;
-      for (int r = 0; r < rank(); ++r) begin += sent(q, r);
-    }
-    copy_out(out_of(rank()) + op.received_offset(q), in_of(q) + begin * width, op.received_bytes(q),
-             past_caches(op, in_, out_));
+    copy_out(out_of(rank()) + op.received_offset(q), in_of(q) + offset_at(op, q) * width,
+             op.received_bytes(q), past_caches(op, in_, out_));
   }
 }
 

@@ -61,16 +61,19 @@ void LocalCommunicator::run(const Operation& op, void* in, void* out) {
     group_->fail(Failure::Kind::comm, fmt::format("rank {}: {}", rank(), e.what()));
     throw;
   }
-  meet(op, mine.shown == shown_buffers);
+  meet(op, mine.shown == shown_buffers || mine.shown == shown_apart);
   group_->set_flight(Flight::running);
   std::exception_ptr error;
   std::optional<Path> way;  // none while the ranks have not agreed: then nobody has touched another's memory
   try {
     take_headers(op);
-    way = path(op);
+    way = path();
     if (way == Path::direct) {
       view(op);
       share(op, headers_);
+    } else if (way == Path::apart) {
+      view(op);
+      share_apart(op);
     } else if (way == Path::staged) {
       stage(op);
     } else if (!op.nothing()) {
@@ -85,7 +88,7 @@ void LocalCommunicator::run(const Operation& op, void* in, void* out) {
     if (!group_->failed()) group_->fail(kind_of(e), e.what());
     error = std::current_exception();
   }
-  if (way == Path::direct) group_->part(operations, ++meetings_, what(op));
+  if (way == Path::direct || way == Path::apart) group_->part(operations, ++meetings_, what(op));
   if (error) std::rethrow_exception(error);
   group_->set_flight(Flight::done);
 }
@@ -99,13 +102,15 @@ void LocalCommunicator::collective(const Operation& op) {
 
 std::string LocalCommunicator::describe_algorithm(std::string_view operation, std::int64_t nbytes,
                                                   bool direct) const {
-  kind_of(operation);
+  const Kind kind = kind_of(operation);
   const Tuning& tuning = group_->host->tuning;
   const bool seen =
       tuning.direct && (!group_->host->processes || (direct && group_->about.options.shared_buffers));
+  const bool apart = group_->host->single_copy && copied_apart(kind, nbytes, tuning);
   return fmt::format("{} {}", backend(),
                      nbytes <= tuning.inline_bytes ? "inline"
                      : seen                        ? "direct"
+                     : apart                       ? "single copy"
                                                    : "staged");
 }
 

@@ -4,6 +4,8 @@
 //  inline  the data are a few KB and were shown with it: each rank takes what it needs, and is done;
 //  direct  all ranks see the buffers (threads always, processes where they come from allocator()): each rank computes
 //          its share from everybody's buffers and writes it where it belongs, and they part at a second meeting;
+//  apart   each rank can read the others' memory by a system call: the same for what only moves data and for sums that
+//          one rank needs (apart.cpp);
 //  staged  otherwise: data go through the ranks' stages in steps, one meeting a step, two stages alternating.
 #pragma once
 #include <memory>
@@ -16,6 +18,8 @@
 
 namespace shoal::comm::local {
 
+// Whether an operation on this many bytes reads buffers where they lie in other processes, if it can (apart.cpp).
+bool copied_apart(Kind kind, std::int64_t bytes, const Tuning& tuning);
 // A copy; stream: past the caches.
 void copy_out(void* to, const void* from, std::int64_t n, bool stream);
 
@@ -34,7 +38,7 @@ class LocalCommunicator final : public HostCommunicator {
   const std::shared_ptr<Group>& group() const { return group_; }
 
  private:
-  enum class Path { in_line, direct, staged };
+  enum class Path { in_line, direct, apart, staged };
 
   void collective(const Operation& op) override;
   std::unique_ptr<Transfer> transfer(const Operation& op) override;
@@ -51,7 +55,7 @@ class LocalCommunicator final : public HostCommunicator {
   // -- what is shown, and by which path all ranks go on (show.cpp)
   void show_buffers(const Operation& op, Show& mine);
   BufferRef ref_of(const void* p, std::int64_t bytes) const;
-  Path path(const Operation& op) const;
+  Path path() const;
   void view(const Operation& op);
   // While all buffers are in place: rank q's.
   const std::byte* in_of(int q) const { return views_[q].in; }
@@ -59,6 +63,7 @@ class LocalCommunicator final : public HostCommunicator {
   // Elements that rank q sends to rank r, and expects of it, in an all_to_all_v.
   std::int64_t sent(int q, int r) const { return group_->show(operations, q, begun_).counts[0][r]; }
   std::int64_t expected(int q, int r) const { return group_->show(operations, q, begun_).counts[1][r]; }
+  std::int64_t offset_at(const Operation& op, int q) const;
 
   // -- this rank's share of each operation (collectives.cpp)
   void share(const Operation& op, const std::vector<Header>& headers) const;
@@ -73,6 +78,14 @@ class LocalCommunicator final : public HostCommunicator {
   void share_tree(const Operation& op, const std::vector<Header>& headers) const;
   bool past_caches(const Operation& op, const void* in, const void* out) const;
   std::vector<const void*> nodes_at(std::int64_t offset) const;  // all ranks' nodes, in order
+
+  // -- from where each rank's buffers lie (apart.cpp)
+  bool copies_apart(const Operation& op, std::int64_t window) const;
+  void read_apart(int q, const std::byte* from, bool apart, void* to, std::int64_t n) const;
+  void read_input(int q, std::int64_t offset, void* to, std::int64_t n) const;
+  void sum_apart(const Operation& op, std::int64_t offset, std::int64_t count, std::byte* sum, bool stream);
+  void all_reduce_apart(const Operation& op);
+  void share_apart(const Operation& op);
 
   // -- staged and inline (staged.cpp)
   std::int64_t window(const Operation& op, std::int64_t bytes, int nodes) const;
@@ -95,6 +108,7 @@ class LocalCommunicator final : public HostCommunicator {
   struct View {
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
+    bool in_apart = false, out_apart = false;  // these are addresses in that rank's process
     std::vector<const void*> nodes;
     const std::byte* data = nullptr;  // of this step: inline, or in the stage
     std::int64_t window = 0;
@@ -106,6 +120,7 @@ class LocalCommunicator final : public HostCommunicator {
   std::vector<View> views_;
   std::vector<const void*> sources_;
   std::vector<double> scales_;
+  std::vector<std::byte> apart_;  // blocks read from the others
   std::unique_ptr<TreeSum> tree_;
 };
 

@@ -18,10 +18,13 @@ namespace shoal::comm::local {
 // Where a rank's buffer lies, for the others.
 struct BufferRef {
   static constexpr std::int64_t unseen = -1;  // in this rank's own memory
+  static constexpr std::int64_t apart =
+      -2;  // there too, at the address `offset`: others can read it by a system call
   static constexpr std::int64_t address = 0;  // ranks are threads: `offset` is the pointer
   std::int64_t segment;                       // otherwise the number of a shared segment
   std::int64_t offset;
-  bool seen() const { return segment != unseen; }
+  bool seen() const { return segment >= 0; }
+  bool readable() const { return segment != unseen; }
 };
 
 // What a rank shows at a meeting. Two of them alternate, so that a rank may show the next one while others still
@@ -43,9 +46,9 @@ struct Show {
     std::int64_t counts[2][most_counts];  // of all_to_all_v: what it sends to each rank, and expects of each
   };
 };
-// What a rank has put where the others see it before they meet: nothing but its buffers, all its data beside its header,
-// or the first step of it in its stage.
-enum Shown : std::int32_t { shown_buffers, shown_inline, shown_in_stage };
+// What a rank has put where the others see it before they meet: nothing but its buffers (which all see, or can read by a
+// system call), all its data beside its header, or the first step of it in its stage.
+enum Shown : std::int32_t { shown_buffers, shown_apart, shown_inline, shown_in_stage };
 
 // One operation in a rank's record (flight.hpp).
 struct Flight {

@@ -38,6 +38,7 @@ class Group {
   Show& show(Channel c, int r, std::int64_t meeting) const { return slot(r).shows[c][meeting & 1]; }
   const std::shared_ptr<Group>& parent() const { return parent_; }
   int root_rank(int r) const { return parent_ ? parent_->root_rank(members_[r]) : r; }
+  int process_of(int r) const { return host->ranks ? host->ranks->id(root_rank(r)) : 0; }
   // -- segments that were allocated from this group: their numbers, and their place among those of the host
   std::int64_t next_segment() const;
   void keep(std::int64_t number, std::shared_ptr<Segment> segment);

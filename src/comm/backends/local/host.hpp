@@ -91,8 +91,9 @@ class MemoryCount {
 
 struct Host {
   bool processes = false;
-  bool crowded = false;  // more ranks on this host than cores
-  bool named = false;    // segments need names to be opened
+  bool crowded = false;      // more ranks on this host than cores
+  bool named = false;        // segments need names to be opened
+  bool single_copy = false;  // every rank can read every other's memory (single_copy.hpp)
   Tuning tuning;
   std::unique_ptr<Processes> ranks;
   std::unique_ptr<Outside> outside;

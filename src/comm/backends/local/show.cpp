@@ -39,7 +39,8 @@ BufferRef LocalCommunicator::ref_of(const void* p, std::int64_t bytes) const {
   if (!group_->host->tuning.direct) return unseen;
   if (!group_->host->processes) return {BufferRef::address, reinterpret_cast<std::intptr_t>(p)};
   const SegmentTable::Found found = group_->host->segments.find(p, bytes);
-  return found.home && group_->within(found.home) ? found.ref : unseen;
+  if (found.home && group_->within(found.home)) return found.ref;
+  return group_->host->single_copy ? BufferRef{BufferRef::apart, reinterpret_cast<std::intptr_t>(p)} : unseen;
 }
 
 void LocalCommunicator::show_buffers(const Operation& op, Show& mine) {
@@ -62,8 +63,8 @@ void LocalCommunicator::show_buffers(const Operation& op, Show& mine) {
   }
   mine.shown = shown_buffers;
   const Seen need = needed(op, rank());
-  if (need.in) mine.in = ref_of(in_, op.in.nbytes());
-  if (need.out) mine.out = ref_of(out_, op.out.nbytes());
+  mine.in = ref_of(in_, op.in.nbytes());
+  mine.out = ref_of(out_, op.out.nbytes());
   bool seen = (!need.in || mine.in.seen()) && (!need.out || mine.out.seen());
   mine.nodes = op.nodes.size() <= Show::most_nodes ? static_cast<std::int32_t>(op.nodes.size()) : -1;
   for (int i = 0; i < mine.nodes; ++i) {
@@ -75,28 +76,33 @@ void LocalCommunicator::show_buffers(const Operation& op, Show& mine) {
     mine.window = window(op, group_->host->tuning.stage_bytes, 0);
     mine.steps = steps(op, mine.window);
     if (seen) return;
+    if (mine.in.readable() && mine.out.readable() && copies_apart(op, window(op, 0, 0))) {
+      mine.shown = shown_apart;
+      return;
+    }
     commit_stage(op);
     publish(op, 0, mine.window, group_->block->layout.stage(group_->control(), rank(), (meetings_ + 1) & 1));
   }
   if (!seen) mine.shown = shown_in_stage;
 }
 
-LocalCommunicator::Path LocalCommunicator::path(const Operation& op) const {
-  bool all_inline = true, all_seen = true;
+LocalCommunicator::Path LocalCommunicator::path() const {
+  bool all_inline = true, all_seen = true, all_readable = true;
   for (int q = 0; q < size(); ++q) {
     const std::int32_t shown = group_->show(operations, q, meetings_).shown;
     all_inline = all_inline && shown == shown_inline;
     all_seen = all_seen && shown == shown_buffers;
+    all_readable = all_readable && (shown == shown_buffers || shown == shown_apart);
   }
-  (void)op;
-  return all_inline ? Path::in_line : all_seen ? Path::direct : Path::staged;
+  return all_inline ? Path::in_line : all_seen ? Path::direct : all_readable ? Path::apart : Path::staged;
 }
 
 // Every rank's buffers as this one's pointers.
 void LocalCommunicator::view(const Operation& op) {
   const auto pointer = [&](const BufferRef& ref) -> std::byte* {
-    if (!ref.seen()) return nullptr;
-    if (ref.segment == BufferRef::address) return reinterpret_cast<std::byte*>(ref.offset);
+    if (!ref.readable()) return nullptr;
+    if (ref.segment == BufferRef::address || ref.segment == BufferRef::apart)
+      return reinterpret_cast<std::byte*>(ref.offset);
     std::byte* p = group_->host->segments.at(ref);
     if (!p) throw CommError(name() + ": a shared buffer that this rank has not mapped");
     return p;
@@ -106,6 +112,8 @@ void LocalCommunicator::view(const Operation& op) {
     View& v = views_[q];
     v.in = q == rank() ? in_ : pointer(s.in);
     v.out = q == rank() ? out_ : pointer(s.out);
+    v.in_apart = s.in.segment == BufferRef::apart;
+    v.out_apart = s.out.segment == BufferRef::apart;
     v.nodes.clear();
     for (int i = 0; i < s.nodes; ++i)
       v.nodes.push_back(q == rank() ? op.nodes[i].data() : pointer(s.node[i]));

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <system_error>
 
+#include "comm/backends/local/single_copy.hpp"
 #include "shoal/core/error.hpp"
 
 namespace shoal::comm::local {
@@ -56,7 +59,7 @@ class Send final : public Side {
       group.block->commit(l.lane_offset(group.rank, op.root), sizeof(Lane), describe(op));
       l.lane_open(group.control(), group.rank, op.root).store(1, std::memory_order_release);
     }
-    const bool direct = op.nbytes() > eager_bytes && ref.seen();
+    const bool direct = op.nbytes() > eager_bytes && ref.readable();
     envelope_ = {op.count, ref, static_cast<std::int32_t>(op.dtype), direct};
     number_ = lane_.direct.load(std::memory_order_relaxed) / 4 + 1;
   }
@@ -163,14 +166,22 @@ class Receive final : public Side {
     std::int64_t expected = number * 4 + posted;
     if (!lane_.direct.compare_exchange_strong(expected, number * 4 + claimed, std::memory_order_acq_rel))
       group_.raise();  // withdrawn: only a failure does that
-    const BufferRef& ref = envelope_.ref;
-    const void* from = ref.segment == BufferRef::address ? reinterpret_cast<const void*>(ref.offset)
-                                                         : group_.host->segments.at(ref);
-    if (from) std::memcpy(op_.out.data(), from, op_.nbytes());
+    const bool copied = copy(envelope_.ref);
+    const int why = errno;
     lane_.direct.store(number * 4 + taken, std::memory_order_release);
-    if (!from)
-      throw CommError(fmt::format("rank {} sends from memory that this rank has not mapped", op_.root));
+    if (!copied)
+      throw CommError(fmt::format("{} bytes of rank {} cannot be read: {}", op_.nbytes(), op_.root,
+                                  std::generic_category().message(why)));
     return State::done;
+  }
+  bool copy(const BufferRef& ref) const {
+    const bool address = ref.segment == BufferRef::address || ref.segment == BufferRef::apart;
+    const void* from = address ? reinterpret_cast<const void*>(ref.offset) : group_.host->segments.at(ref);
+    if (ref.segment == BufferRef::apart)
+      return read_memory(group_.process_of(op_.root), from, op_.out.data(), op_.nbytes());
+    errno = EFAULT;  // of a segment that this rank has not mapped
+    if (from) std::memcpy(op_.out.data(), from, op_.nbytes());
+    return from != nullptr;
   }
   [[noreturn]] void mismatch() {
     throw CommError(fmt::format("rank {} sends {} {}", op_.root, envelope_.count,

@@ -10,6 +10,7 @@
 
 #include "comm/backends/local/communicator.hpp"
 #include "comm/backends/local/shared_allocator.hpp"
+#include "comm/backends/local/single_copy.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/core/log.hpp"
 #include "shoal/core/threads.hpp"
@@ -130,12 +131,14 @@ std::shared_ptr<Communicator> make_world(Rendezvous& meeting, const std::vector<
     host->named = true;
     segment = share(meeting, layout, name, true);
   }
+  if (!host->named && host->tuning.direct) host->single_copy = try_single_copy(meeting, ids);
   host->outside = std::move(outside);
   const auto group =
       std::make_shared<Group>(Group::About{name, "local", options},
                               std::make_shared<Block>(layout, std::move(segment)), meeting.rank, host);
-  log::debug(fmt::format("communicator {}: {} processes of this host, {}", name, meeting.size,
-                         options.shared_buffers ? "shared buffers" : "private buffers"));
+  log::debug(fmt::format("communicator {}: {} processes of this host, {}, which {}", name, meeting.size,
+                         options.shared_buffers ? "shared buffers" : "private buffers",
+                         host->single_copy ? "others can read" : "others cannot read"));
   return std::make_shared<LocalCommunicator>(group, make_allocator(group));
 }
 

@@ -203,7 +203,7 @@ void check_every_async_form(const World& w) {
   for (std::size_t k = 0; k < outs[0].size(); ++k)
     expect_values(
         outs[1][k], [&](std::int64_t i) { return get(outs[0][k], i); },
-        "asynchronous form " + std::to_string(k));
+        std::string("asynchronous form ").append(std::to_string(k)));
   expect_values(
       outs[0][3], [](std::int64_t i) { return 7.0 + i; }, "what was broadcast");
 }

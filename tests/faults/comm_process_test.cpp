@@ -289,7 +289,9 @@ TEST(ProcessFaults, SegmentsAreForTheirOwnerOnlyAndHaveNoName) {
       EXPECT_NE(line.find("(deleted)"), std::string::npos) << line;
       struct stat s;
       const std::string range = line.substr(0, line.find(' '));
-      if (::stat(("/proc/self/map_files/" + range).c_str(), &s) == 0) EXPECT_EQ(s.st_mode & 0777, 0600u);
+      if (::stat(("/proc/self/map_files/" + range).c_str(), &s) == 0) {
+        EXPECT_EQ(s.st_mode & 0777, 0600u);
+      }
     }
     EXPECT_GE(segments, 2);
     w->barrier();

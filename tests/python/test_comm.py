@@ -271,6 +271,7 @@ def test_messages_async():
     got = np.empty(50000)
     hears = comm.recv(got, (r - 1) % n, async_op=True)
     assert not hears.is_completed()
+    comm.barrier()  # nobody sends before all have looked
     comm.send(np.full(50000, float(r)), (r + 1) % n, async_op=True).wait()
     hears.wait()
     assert (got == (r - 1) % n).all()

@@ -55,7 +55,7 @@ struct CommOptions {
   std::chrono::duration<double> timeout{300.0};  // SHOAL_TIMEOUT overrides
   bool check = false;                            // SHOAL_CHECK=1 or bits sets it
   // Ranks that are processes of one host allocate from shared memory. False where /dev/shm has no room: buffers
-  // stay private and are transferred in stages. SHOAL_SHARED_BUFFERS overrides.
+  // stay private and are copied, or transferred in stages. SHOAL_SHARED_BUFFERS overrides.
   bool shared_buffers = true;
 };
 

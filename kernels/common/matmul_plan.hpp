@@ -20,6 +20,8 @@ static constexpr int64_t equal_part(int64_t n, int64_t most, int64_t multiple) {
 
 constexpr int64_t matmul_pad =
     16;  // floats after each row of a packed tile: no two rows fall in one cache set
+constexpr int64_t matmul_direct_row =
+    384;  // floats a row of a right operand that is used where it lies, at most
 constexpr int64_t matmul_max_m = 64, matmul_max_n = 384, matmul_max_k = 384;
 
 // A packed right operand of 384 x 384 takes 600 KB and is used for many row tiles; a left one of 64 x 384

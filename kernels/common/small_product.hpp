@@ -48,19 +48,29 @@ SHOAL_INLINE void product_group(Left a, int64_t k, const float* b, int64_t ldb, 
     for (int v = 0; v < V; ++v) store(c + r * ldc + v * lanes, acc[r][v]);
 }
 
-// rows x (16 V) of C.
+// rows x (16 V) of C. Groups of fewer than four rows wait for their own sums, so that what is left over is shared with the
+// last whole group.
 template <int V>
 __attribute__((noinline)) void product_rows(int64_t rows, Left a, int64_t k, const float* b, int64_t ldb,
                                             float* c, int64_t ldc, bool add) {
-  int64_t i = 0;
-  for (; i + group_rows <= rows; i += group_rows, a.p += group_rows * a.row)
-    product_group<group_rows, V>(a, k, b, ldb, c + i * ldc, ldc, add);
-  if (i + 4 <= rows) {
-    product_group<4, V>(a, k, b, ldb, c + i * ldc, ldc, add);
-    i += 4;
-    a.p += 4 * a.row;
+  const auto step = [&]<int R>() {
+    product_group<R, V>(a, k, b, ldb, c, ldc, add);
+    a.p += R * a.row;
+    c += R * ldc;
+    rows -= R;
+  };
+  while (rows >= group_rows + 4 || rows == group_rows) step.template operator()<group_rows>();
+  if (rows > group_rows) step.template operator()<4>();
+  switch (rows) {
+    case 1: return step.template operator()<1>();
+    case 2: return step.template operator()<2>();
+    case 3: return step.template operator()<3>();
+    case 4: return step.template operator()<4>();
+    case 5: return step.template operator()<5>();
+    case 6: return step.template operator()<6>();
+    case 7: return step.template operator()<7>();
+    default: return;
   }
-  for (; i < rows; ++i, a.p += a.row) product_group<1, V>(a, k, b, ldb, c + i * ldc, ldc, add);
 }
 
 // rows x columns of C, columns a multiple of 16.

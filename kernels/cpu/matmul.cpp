@@ -63,12 +63,13 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
   const float* b = g.b + piece * g.b_piece;
   const int64_t lda = g.transpose_a ? g.m : g.k, ldb = g.transpose_b ? g.k : g.n;
   const int64_t cols = least(plan.n, g.n - col), ldp = cols + matmul_pad;
-  const bool direct_a = plan.packed && !g.transpose_a && lda % 512 != 0;
+  const bool direct_a = plan.packed && !g.transpose_a;
+  const bool direct_b = plan.packed && !g.transpose_b && ldb <= matmul_direct_row;
   float* tile_b = scratch;
   float* tile_a = scratch + matmul_max_k * (matmul_max_n + matmul_pad);
   for (int64_t k0 = 0; k0 < g.k; k0 += plan.k) {
     const int64_t depth = least(plan.k, g.k - k0), ldk = depth + matmul_pad;
-    if (plan.packed) {
+    if (plan.packed && !direct_b) {
       if (g.transpose_b)
         pack_transposed(b + col * ldb + k0, ldb, cols, depth, tile_b, ldp);
       else
@@ -80,6 +81,11 @@ int run_of_tiles(const MatmulArgs& g, const MatmulPlan& plan, int64_t piece, int
       GemmCall call{
           false, false, g.accumulate || k0 > 0, rows, cols, depth, tile_a, ldk, tile_b, ldp, g.c + at,
           g.n,   true};
+      if (direct_b) {
+        call.b = b + k0 * ldb + col;
+        call.ldb = ldb;
+        call.packed = false;
+      }
       if (!plan.packed) {
         call.transpose_a = g.transpose_a;
         call.transpose_b = g.transpose_b;

@@ -213,6 +213,7 @@ TEST(Faults, AFailedCollectiveFailsTheStreamThatWaitsForIt) {
 
 TEST(Faults, BadOptions) {
   EXPECT_MESSAGE(run_local(0, [](const World&) {}), ConfigError, "0 ranks");
+  EXPECT_MESSAGE(run_local(1025, [](const World&) {}), ConfigError, "1025 ranks: expected 1 to 1024");
   EXPECT_MESSAGE(make_self(seconds(0)), ConfigError, "timeout of 0 s");
 }
 

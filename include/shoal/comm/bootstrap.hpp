@@ -35,7 +35,7 @@ std::shared_ptr<Communicator> make_self(const CommOptions& options = {});
 // groups.
 std::shared_ptr<Communicator> adopt_mpi(int communicator, const CommOptions& options = {});
 
-// Runs body(communicator) on `ranks` threads of this process, joined before it returns. When a rank throws,
+// Runs body(communicator) on `ranks` (1 to 1024) threads of this process, joined before it returns. When a rank throws,
 // the others' collectives are aborted and the first rank's own exception is rethrown. Each rank starts with
 // its share of the caller's num_threads().
 void run_local(int ranks, const std::function<void(std::shared_ptr<Communicator>)>& body,

@@ -64,7 +64,9 @@ std::shared_ptr<Communicator> current_world() { return world_of_thread.lock(); }
 
 void run_local(int ranks, const std::function<void(std::shared_ptr<Communicator>)>& body,
                const CommOptions& options) {
-  if (ranks < 1) throw ConfigError(fmt::format("run_local: {} ranks: at least 1", ranks));
+  constexpr int most = 1024;  // two threads a rank; waiting ranks take turns on the cores
+  if (ranks < 1 || ranks > most)
+    throw ConfigError(fmt::format("run_local: {} ranks: expected 1 to {}", ranks, most));
   const CommOptions resolved = comm::resolve(options);
   const auto block = comm::local::make_block(ranks);
   comm::local::First first;

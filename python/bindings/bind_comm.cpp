@@ -4,6 +4,8 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <unistd.h>
+
 #include <future>
 #include <mutex>
 
@@ -25,11 +27,16 @@ CommOptions comm_options(std::optional<double> timeout) {
   return options;
 }
 
-// A communicator's destructor waits for what is under way, which may need the GIL to let go of arrays.
+// A communicator's destructor waits for what is under way, which may need the GIL to let go of arrays. In a child of the
+// process (os.fork, multiprocessing) nothing is under way, and nobody is there to end it: it is left alone.
 Comm guarded(Comm c) {
   if (!c) return c;
   Communicator* p = c.get();
-  return Comm(p, [c = std::move(c)](Communicator*) mutable {
+  return Comm(p, [c = std::move(c), process = ::getpid()](Communicator*) mutable {
+    if (process != ::getpid()) {
+      new Comm(std::move(c));
+      return;
+    }
     if (!PyGILState_Check()) return c.reset();
     gil_scoped_release release;
     c.reset();

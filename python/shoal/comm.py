@@ -15,10 +15,14 @@ Arrays must be contiguous: they are used where they lie, never copied. Every ran
 in the same order. With async_op=True a call returns a Work at once; the arrays may be read (and those written to may be
 changed) after its wait(). What is called within `with group():` starts together at its end.
 
-Ctrl-C ends a wait with KeyboardInterrupt, and the other ranks' waits with a CommError that says so."""
+Ctrl-C ends a wait with KeyboardInterrupt, and the other ranks' waits with a CommError that says so. Where it strikes between
+a call and its wait(), the arrays stay in use: wait() for them, or leave them alone.
+
+A child of a rank's process (os.fork, multiprocessing) is no rank: its calls raise CommError, and its end disturbs nobody."""
 import atexit as _atexit
 import contextlib as _contextlib
 import operator as _operator
+import os as _os
 import sys as _sys
 import time as _time
 import traceback as _traceback
@@ -34,6 +38,7 @@ __all__ = ["Communicator", "DeviceMesh", "Work", "all_gather", "all_gather_v", "
            "reduce_scatter_v", "run_local", "scatter", "scatter_v", "send", "shutdown", "world", "world_size"]
 
 _world = None
+_process = None  # a child of it (os.fork, multiprocessing) is no rank, and ends like any program
 
 
 def init(backend="auto", timeout=None, mpi_comm=None):
@@ -42,8 +47,9 @@ def init(backend="auto", timeout=None, mpi_comm=None):
 
     Collective. From then on an exception that nobody catches ends the other ranks' waits with its message, so that the
     whole job ends. Calling it again changes nothing."""
-    global _world
+    global _world, _process
     if _world is None:
+        _process = _os.getpid()
         _world = _core.make_world(backend, timeout) if mpi_comm is None else _core.adopt_mpi(mpi_comm, timeout)
         _end_job_on_exception()
         _atexit.register(shutdown)
@@ -71,6 +77,9 @@ def _end_job_on_exception():
     previous = _sys.excepthook
 
     def hook(kind, value, trace):
+        if _os.getpid() != _process:
+            previous(kind, value, trace)
+            return
         if _world is not None and issubclass(kind, KeyboardInterrupt):
             _world.abort("KeyboardInterrupt")  # the others end with this, and this rank as Python ends
         if _world is None or issubclass(kind, (KeyboardInterrupt, SystemExit)):

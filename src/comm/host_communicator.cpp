@@ -23,6 +23,12 @@ void require_host(const std::string& communicator, const Operation& op) {
 
 }  // namespace
 
+void HostCommunicator::require_own_process() const {
+  if (forks_ != fork_depth())
+    throw CommError(fmt::format(
+        "communicator {}: used in a child of the process that is rank {}: a fork is no rank", name(), rank_));
+}
+
 std::shared_ptr<HostWork> HostCommunicator::new_work() {
   auto work = std::make_shared<HostWork>();
   // Not a shared pointer: the destructor of the communicator waits for this very work.
@@ -31,6 +37,7 @@ std::shared_ptr<HostWork> HostCommunicator::new_work() {
 }
 
 Work HostCommunicator::submit(Request request) {
+  require_own_process();
   require_host(name(), request);
   Batch* group = open_batch();
   if (!group && request.blocking) {
@@ -85,6 +92,7 @@ void HostCommunicator::post_collective(Issued issued) {
 }
 
 void HostCommunicator::in_order(const char* what, const std::function<void()>& task) {
+  require_own_process();
   if (open_batch())
     throw CommError(
         fmt::format("communicator {}: {} within a group: it belongs before or after", name(), what));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "comm/failure.hpp"
+#include "comm/fork.hpp"
 #include "comm/header.hpp"
 #include "comm/messages.hpp"
 #include "comm/queue.hpp"
@@ -24,6 +25,9 @@ class HostCommunicator : public Communicator, private Messenger {
  protected:
   HostCommunicator(int rank, int size)
       : rank_(rank), size_(size), queue_(rank), messages_(*this, rank, size) {}
+
+  // Throws in a child of the process whose rank this is.
+  void require_own_process() const;
 
   Work submit(Request request) final;
   // One at a time and in order, in whichever thread; returns when this rank's buffers are free and filled.
@@ -62,6 +66,7 @@ class HostCommunicator : public Communicator, private Messenger {
   void run_group(std::vector<Issued> issued);
 
   const int rank_, size_;
+  const int forks_ = fork_depth();
   Queue queue_;
   Messages messages_;
   std::mutex groups_mutex_;

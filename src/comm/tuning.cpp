@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -46,17 +47,24 @@ void read_line(const std::string& file, int number, const std::string& line, Tun
     tuning.*key.value = value;
     return;
   }
+  std::string known, shown = line.substr(0, 60);
+  for (char& c : shown)
+    if (c < ' ' || c > '~') c = '?';
+  for (const Key& key : keys) known += std::string(known.empty() ? "" : ", ") + key.name;
+  throw ConfigError(
+      fmt::format("SHOAL_COMM_TUNING={}: line {}: \"{}\" is no threshold (NAME = NUMBER, with {})", file,
+                  number, shown, known));
 }
 
 }  // namespace
 
-// Names that this version does not know belong to other versions and backends.
 Tuning read_tuning() {
   Tuning tuning;
   const auto file = env::comm_tuning();
   if (!file) return tuning;
   std::ifstream in(*file);
-  if (!in) throw ConfigError(fmt::format("SHOAL_COMM_TUNING={}: the file cannot be read", *file));
+  if (!in || std::filesystem::is_directory(*file))
+    throw ConfigError(fmt::format("SHOAL_COMM_TUNING={}: the file cannot be read", *file));
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
     line = trim(line.substr(0, line.find('#')));

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -10,6 +12,7 @@
 #include "shoal/comm/bootstrap.hpp"
 #include "shoal/core/error.hpp"
 #include "support/expect_message.hpp"
+#include "support/temp_dir.hpp"
 
 namespace shoal {
 namespace {
@@ -215,6 +218,26 @@ TEST(Faults, BadOptions) {
   EXPECT_MESSAGE(run_local(0, [](const World&) {}), ConfigError, "0 ranks");
   EXPECT_MESSAGE(run_local(1025, [](const World&) {}), ConfigError, "1025 ranks: expected 1 to 1024");
   EXPECT_MESSAGE(make_self(seconds(0)), ConfigError, "timeout of 0 s");
+}
+
+TEST(Faults, ThresholdsThatAreNoneAreNamed) {
+  const test::TempDir dir;
+  const auto file = dir.path() / "thresholds";
+  const auto with = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    run_local(1, [](const World&) {});
+  };
+  ::setenv("SHOAL_COMM_TUNING", file.c_str(), 1);
+  with("# nothing\n\n local.stage_bytes = 65536 # bytes\n");
+  EXPECT_MESSAGE(
+      with("local.stage_bytes = 65536\nlocal.stage_byte = 1\n"), ConfigError,
+      "line 2: \"local.stage_byte = 1\" is no threshold (NAME = NUMBER, with local.inline_bytes, ");
+  EXPECT_MESSAGE(with("garbage\x01\n"), ConfigError, "line 1: \"garbage?\" is no threshold");
+  EXPECT_MESSAGE(with("local.direct = yes"), ConfigError,
+                 "local.direct = yes: expected a whole number from 0 to 1");
+  ::setenv("SHOAL_COMM_TUNING", dir.path().c_str(), 1);
+  EXPECT_MESSAGE(run_local(1, [](const World&) {}), ConfigError, "cannot be read");
+  ::unsetenv("SHOAL_COMM_TUNING");
 }
 
 }  // namespace

@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "shoal/core/error.hpp"
 #include "support/expect_message.hpp"
@@ -260,6 +262,31 @@ TEST_F(Attack, ManyConnections) {
 }
 
 // One that asks for much and reads nothing.
+// Without a token the server looks who is at the other end, which takes time; strangers who come and go cost none.
+TEST(Churn, DoesNotKeepRanksFromMeeting) {
+  StoreOptions options = test::store_options(3);
+  options.token = "";
+  options.timeout = Store::Seconds(20);
+  const auto first = Store::connect(options);
+  options.address = first->address();
+  std::atomic<bool> stop{false};
+  std::thread stranger([&] {
+    for (int n = 0; !stop && n < 20000; ++n) Raw(first->address()).send("GET / HTTP/1.1\r\n\r\n");
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  std::vector<std::thread> ranks;
+  for (int r = 1; r < 3; ++r)
+    ranks.emplace_back([&options, r] {
+      StoreOptions mine = options;
+      mine.rank = r;
+      EXPECT_EQ(Store::connect(mine)->all_gather("who", std::to_string(r)).size(), 3u);
+    });
+  EXPECT_EQ(first->all_gather("who", "0"), (std::vector<std::string>{"0", "1", "2"}));
+  for (std::thread& t : ranks) t.join();
+  stop = true;
+  stranger.join();
+}
+
 TEST_F(Attack, OneThatDoesNotRead) {
   start();
   const std::string large(1 << 19, 'x');

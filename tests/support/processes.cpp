@@ -94,9 +94,9 @@ void wait_for(std::vector<pid_t>& left, std::vector<Outcome>& outcomes) {
     for (std::size_t r = 0; r < left.size(); ++r) {
       if (left[r] < 0) continue;
       int status = 0;
-      if (::waitpid(left[r], &status, WNOHANG | WUNTRACED) == left[r]) {
+      if (::waitpid(left[r], &status, WNOHANG | WUNTRACED | WCONTINUED) == left[r]) {
         stopped[r] = WIFSTOPPED(status);
-        if (!stopped[r]) {
+        if (!stopped[r] && !WIFCONTINUED(status)) {
           if (WIFEXITED(status)) outcomes[r].exit_code = WEXITSTATUS(status);
           if (WIFSIGNALED(status)) outcomes[r].signal = WTERMSIG(status);
           left[r] = -1;

@@ -21,12 +21,19 @@ constexpr std::size_t piece = std::size_t{1} << 20;  // read at once: memory gro
 
 Client::Client(const Address& address, const StoreOptions& options, Clock::time_point deadline)
     : largest_reply_(options.limits.reply + piece) {
-  for (;;) {
+  const auto closes = [&] {
+    return TimeoutError(
+        fmt::format("whoever listens at {} closes the connection without an answer", address.text()));
+  };
+  for (bool before = false;; before = true) {
     fd_ = connect_to(address, deadline);
-    if (handshake(address, options, deadline)) return;
-    if (Clock::now() + pause > deadline)
-      throw TimeoutError(
-          fmt::format("whoever listens at {} closes the connection without an answer", address.text()));
+    try {
+      if (handshake(address, options, deadline)) return;
+    } catch (const TimeoutError&) {  // the last of several
+      if (before) throw closes();
+      throw;
+    }
+    if (Clock::now() + pause > deadline) throw closes();
     std::this_thread::sleep_for(pause);
   }
 }

@@ -108,24 +108,21 @@ void Server::poll_once() {
       lost(ids[i], c);
   }
   if (accepting)
-    for (const Fd& l : listeners_) accept_all(l.get());
+    for (const Fd& l : listeners_) accept_some(l.get());
   table_.expire(Clock::now());
   deliver();
   sweep(Clock::now());
 }
 
-void Server::accept_all(int listener) {
-  for (;;) {
+// A few at a time: those that are in are served between them.
+void Server::accept_some(int listener) {
+  for (int taken = 0; taken < 16; ++taken) {
     Fd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
         accept_again_ = Clock::now() + breath;
       return;
-    }
-    if (same_user_ && !peer_is_same_user(fd.get())) {
-      log::warn_once(fmt::format("the store at {} turned away a process of another user", address_.text()));
-      continue;
     }
     make_room();
     tune(fd.get());
@@ -178,7 +175,13 @@ void Server::check_token(Connection& c) {
   TokenField shown;
   std::copy(c.in.begin(), c.in.end(), shown.begin());
   c.in.clear();
-  const bool right = equal_in_constant_time(shown, token_);
+  bool right = equal_in_constant_time(shown, token_);
+  // Asked last: the kernel's table of connections takes milliseconds to read where it is long.
+  if (right && same_user_ && !peer_is_same_user(c.fd.get())) {
+    log::warn_once(fmt::format("the store at {} turned away a process of another user", address_.text()));
+    c.state = State::closing;
+    return;
+  }
   c.state = right ? State::hello : State::closing;
   const Greeting& greeting = right ? accepted : refused;
   if (!right)
@@ -224,6 +227,7 @@ void Server::send(Connection& c, const std::string& bytes) {
 }
 
 void Server::refuse(Connection& c, const std::string& why) {
+  log::warn_once(fmt::format("the store at {} refused a connection: {}", address_.text(), why));
   c.state = State::closing;
   c.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limits_.handshake);
   send(c, frame(std::move(Writer(Status::refused).text(why)).take()));

@@ -46,7 +46,7 @@ class Server {
 
   void run();
   void poll_once();
-  void accept_all(int listener);
+  void accept_some(int listener);
   void make_room();
   void read(Id id, Connection& c);
   void consume(Id id, Connection& c);

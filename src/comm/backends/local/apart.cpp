@@ -38,18 +38,25 @@ bool LocalCommunicator::copies_apart(const Operation& op, std::int64_t window) c
 }
 
 // n bytes of rank q's memory.
-void LocalCommunicator::read_apart(int q, const std::byte* from, bool apart, void* to, std::int64_t n) const {
+void LocalCommunicator::read_apart(const Operation& op, int q, const std::byte* from, bool apart, void* to,
+                                   std::int64_t n) const {
   if (n == 0) return;
   if (q == rank() || !apart) {
     if (to != from) std::memcpy(to, from, n);
   } else if (!read_memory(group_->process_of(q), from, to, n)) {
-    throw CommError(fmt::format("communicator {}: {} bytes of rank {} (process {}) cannot be read: {}",
-                                name(), n, q, group_->process_of(q), std::generic_category().message(errno)));
+    const std::string why = std::generic_category().message(errno), ended = group_->departed(q, 0);
+    group_->check();
+    throw CommError(fmt::format("communicator {}: {}: rank {} {}", name(), what(op)(), q,
+                                !ended.empty()
+                                    ? ended
+                                    : fmt::format("(process {}): {} bytes of its memory cannot be read: {}",
+                                                  group_->process_of(q), n, why)));
   }
 }
 
-void LocalCommunicator::read_input(int q, std::int64_t offset, void* to, std::int64_t n) const {
-  read_apart(q, in_of(q) + offset, views_[q].in_apart, to, n);
+void LocalCommunicator::read_input(const Operation& op, int q, std::int64_t offset, void* to,
+                                   std::int64_t n) const {
+  read_apart(op, q, in_of(q) + offset, views_[q].in_apart, to, n);
 }
 
 // The sum of `count` elements that lie at `offset` bytes of every rank's input.
@@ -66,7 +73,7 @@ void LocalCommunicator::sum_apart(const Operation& op, std::int64_t offset, std:
       if (q == rank() || !views_[q].in_apart) {
         sources_.push_back(in_of(q) + at);
       } else {
-        read_input(q, at, own, len * width);
+        read_input(op, q, at, own, len * width);
         sources_.push_back(own);
       }
     }
@@ -80,12 +87,12 @@ void LocalCommunicator::all_reduce_apart(const Operation& op) {
   const std::int64_t width = size_of(op.dtype);
   const Part own = part_of(op.count, size(), rank());
   sum_apart(op, own.begin * width, own.size, out_ + own.begin * width, past_caches(op, in_, out_));
-  meet(op, false);
+  meet_again(op);
   for (int i = 1; i < size(); ++i) {
     const int q = (rank() + i) % size();
     const Part part = part_of(op.count, size(), q);
     const std::int64_t at = part.begin * width;
-    read_apart(q, out_of(q) + at, views_[q].out_apart, out_ + at, part.size * width);
+    read_apart(op, q, out_of(q) + at, views_[q].out_apart, out_ + at, part.size * width);
   }
 }
 
@@ -102,15 +109,15 @@ void LocalCommunicator::share_apart(const Operation& op) {
     case Kind::all_gather:
       for (int i = 0; i < size(); ++i) {
         const int q = (rank() + i) % size();
-        read_input(q, 0, out_ + op.part_offset(q), op.part_bytes(q));
+        read_input(op, q, 0, out_ + op.part_offset(q), op.part_bytes(q));
       }
       return;
-    case Kind::broadcast: return read_input(op.root, 0, out_, op.nbytes());
-    case Kind::scatter: return read_input(op.root, op.part_offset(rank()), out_, op.part_bytes(rank()));
+    case Kind::broadcast: return read_input(op, op.root, 0, out_, op.nbytes());
+    case Kind::scatter: return read_input(op, op.root, op.part_offset(rank()), out_, op.part_bytes(rank()));
     case Kind::all_to_all:
       for (int i = 0; i < size(); ++i) {
         const int q = (rank() + i) % size();
-        read_input(q, offset_at(op, q) * width, out_ + op.received_offset(q), op.received_bytes(q));
+        read_input(op, q, offset_at(op, q) * width, out_ + op.received_offset(q), op.received_bytes(q));
       }
       return;
     default: return;

@@ -36,6 +36,10 @@ void LocalCommunicator::meet(const Operation& op, bool decide) {
   group_->meet(operations, ++meetings_, what(op), decide);
 }
 
+void LocalCommunicator::meet_again(const Operation& op) {
+  group_->meet(operations, ++meetings_, what(op), false, "had not finished");
+}
+
 // Headers are compared whether or not checks are asked for: sizes must agree before anybody's memory is touched, and
 // here it costs a few loads.
 void LocalCommunicator::take_headers(const Operation& op) {
@@ -84,12 +88,17 @@ void LocalCommunicator::run(const Operation& op, void* in, void* out) {
       }
       consume(op, 0, nullptr);
     }
+    // Before this rank comes to the last meeting nobody is done; one that has given up meanwhile (this rank may have
+    // been stopped) may have changed its memory while it was read.
+    if (group_->host->processes && (way == Path::direct || way == Path::apart)) group_->check();
   } catch (const std::exception& e) {
     if (!group_->failed()) group_->fail(kind_of(e), e.what());
     error = std::current_exception();
   }
-  if (way == Path::direct || way == Path::apart) group_->part(operations, ++meetings_, what(op));
+  // Others may write to memory that all see; what lies apart they only read, and one that gives up may leave.
+  if (way == Path::direct) group_->part(operations, ++meetings_, what(op));
   if (error) std::rethrow_exception(error);
+  if (way == Path::apart) meet_again(op);
   group_->set_flight(Flight::done);
 }
 

@@ -46,7 +46,8 @@ class LocalCommunicator final : public HostCommunicator {
   std::exception_ptr message_failed(const Operation& op, std::exception_ptr error) override;
 
   void run(const Operation& op, void* in, void* out);
-  void meet(const Operation& op, bool decide);  // the next meeting
+  void meet(const Operation& op, bool decide);  // the first meeting of an operation
+  void meet_again(const Operation& op);         // a later one
   Group::What what(const Operation& op) const;
   void take_headers(const Operation& op);
   std::shared_ptr<Block> make_child(const Operation& op, const std::string& name,
@@ -81,8 +82,9 @@ class LocalCommunicator final : public HostCommunicator {
 
   // -- from where each rank's buffers lie (apart.cpp)
   bool copies_apart(const Operation& op, std::int64_t window) const;
-  void read_apart(int q, const std::byte* from, bool apart, void* to, std::int64_t n) const;
-  void read_input(int q, std::int64_t offset, void* to, std::int64_t n) const;
+  void read_apart(const Operation& op, int q, const std::byte* from, bool apart, void* to,
+                  std::int64_t n) const;
+  void read_input(const Operation& op, int q, std::int64_t offset, void* to, std::int64_t n) const;
   void sum_apart(const Operation& op, std::int64_t offset, std::int64_t count, std::byte* sum, bool stream);
   void all_reduce_apart(const Operation& op);
   void share_apart(const Operation& op);

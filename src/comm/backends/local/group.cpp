@@ -106,14 +106,14 @@ bool Group::decided(std::int64_t m) const {
   return true;
 }
 
-void Group::meet(Channel c, std::int64_t m, const What& what, bool decide) {
+void Group::meet(Channel c, std::int64_t m, const What& what, bool decide, const char* waited) {
   show(c, rank, m).arrived.store(m, memory_order_release);
   int next = 0;  // ranks below it have come
   for (int spins = host->crowded ? 20 : 60;; --spins) {
     while (next < size && show(c, next, m).arrived.load(memory_order_acquire) >= m) ++next;
     if (next == size) break;
     if (spins == 0) {
-      wait(c, m, next, what, decide);
+      wait(c, m, next, what, decide, waited);
       break;
     }
     relax();
@@ -121,7 +121,7 @@ void Group::meet(Channel c, std::int64_t m, const What& what, bool decide) {
   if (decide && !decided(m)) raise();
 }
 
-void Group::wait(Channel c, std::int64_t m, int next, const What& what, bool decide) {
+void Group::wait(Channel c, std::int64_t m, int next, const What& what, bool decide, const char* waited) {
   for (Backoff backoff(true);; backoff.pause()) {
     while (next < size && show(c, next, m).arrived.load(memory_order_acquire) >= m) ++next;
     if (next == size) return;
@@ -129,7 +129,7 @@ void Group::wait(Channel c, std::int64_t m, int next, const What& what, bool dec
     try {
       look(
           missing(c, m), [&](int r) { return show(c, r, m).arrived.load(memory_order_acquire) < m; },
-          std::chrono::duration<double>(backoff.elapsed()).count(), what, "had not arrived");
+          std::chrono::duration<double>(backoff.elapsed()).count(), what, waited);
     } catch (...) {
       if (decide && (control()->committed.load(memory_order_acquire) & ~Control::broken) >=
                         static_cast<std::uint64_t>(m))

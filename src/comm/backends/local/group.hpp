@@ -50,8 +50,9 @@ class Group {
 
   // Comes to meeting number m (1, 2, ...) of a channel and returns when all ranks have; throws when the group fails
   // meanwhile. decide: whether the meeting takes place is decided once for all ranks, so that none uses the memory of
-  // one that has given up; it must be followed by part().
-  void meet(Channel c, std::int64_t m, const What& what, bool decide = false);
+  // one that has given up; it must be followed by part(). waited: for messages.
+  void meet(Channel c, std::int64_t m, const What& what, bool decide = false,
+            const char* waited = "had not arrived");
   // Comes to meeting m and returns when all ranks are done with each other's memory. With threads it cannot fail.
   void part(Channel c, std::int64_t m, const What& what);
 
@@ -93,7 +94,7 @@ class Group {
   Copy failure() const;
   void tell(Failure::Kind kind, const std::string& message, int root_rank) const;
   std::vector<int> missing(Channel c, std::int64_t m) const;
-  void wait(Channel c, std::int64_t m, int next, const What& what, bool decide);
+  void wait(Channel c, std::int64_t m, int next, const What& what, bool decide, const char* waited);
   bool decided(std::int64_t m) const;
 
   const std::shared_ptr<Group> parent_;

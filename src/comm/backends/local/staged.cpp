@@ -200,7 +200,7 @@ void LocalCommunicator::stage(const Operation& op) {
   for (std::int64_t step = 0; step < total; ++step) {
     if (step > 0 || !ready) {
       publish(op, step, w, l.stage(c, rank(), (meetings_ + 1) & 1));
-      meet(op, false);
+      meet_again(op);
     }
     const int parity = meetings_ & 1;
     for (int q = 0; q < size(); ++q) {
@@ -211,7 +211,7 @@ void LocalCommunicator::stage(const Operation& op) {
     if (parts && step > 0) collect(op, step - 1);
   }
   if (!parts) return;
-  meet(op, false);
+  meet_again(op);
   collect(op, total - 1);
 }
 

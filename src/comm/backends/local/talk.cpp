@@ -91,7 +91,8 @@ class Send final : public Side {
       std::int64_t expected = number_ * 4 + posted;  // a receiver that has claimed it finishes its copy first
       if (lane_.direct.compare_exchange_strong(expected, number_ * 4 + withdrawn, std::memory_order_acq_rel))
         throw;
-      if (group_.host->processes && !group_.departed(op_.root, seconds).empty()) throw;
+      // A process may have been stopped there; it looks whether the communicator works when it has the bytes.
+      if (group_.host->processes) throw;
     }
   }
 
@@ -168,7 +169,9 @@ class Receive final : public Side {
       group_.raise();  // withdrawn: only a failure does that
     const bool copied = copy(envelope_.ref);
     const int why = errno;
+    const bool given_up = group_.host->processes && group_.failed();  // the sender may have changed them
     lane_.direct.store(number * 4 + taken, std::memory_order_release);
+    if (given_up) group_.raise();
     if (!copied)
       throw CommError(fmt::format("{} bytes of rank {} cannot be read: {}", op_.nbytes(), op_.root,
                                   std::generic_category().message(why)));

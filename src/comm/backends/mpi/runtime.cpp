@@ -81,7 +81,11 @@ Runtime::Runtime() {
   crowded_ = here > hardware_threads();
   left_ = std::vector<std::atomic<bool>>(size_);
   log::debug(fmt::format("MPI: rank {} of {}, {} on this host, thread level {}", rank_, size_, here, level));
-  if (ours_) std::atexit([] { the_runtime.load()->finalize(); });
+  static const pid_t process = ::getpid();
+  if (ours_)
+    std::atexit([] {
+      if (::getpid() == process) the_runtime.load()->finalize();  // a fork is no rank
+    });
 }
 
 void Runtime::enroll(const std::string& id, const std::shared_ptr<Failure>& failure) {

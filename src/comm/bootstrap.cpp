@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "comm/backends/backends.hpp"
 #include "comm/host_communicator.hpp"
@@ -41,11 +42,22 @@ bool launched_by_mpi(const LaunchInfo& launch) {
                                 launch.world_size, launch.world_size, launch.rank, why));
 }
 
+// Whether anything says where the ranks meet; what is wrong with it then speaks for itself.
+bool meeting_place_given() {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value;
+  };
+  return env::store() || (set("MASTER_ADDR") && set("MASTER_PORT"));
+}
+
 std::shared_ptr<Communicator> make_over_store(const LaunchInfo& launch, const CommOptions& options) {
+  const auto timeout = comm::resolve(options).timeout;
   StoreOptions where;
   try {
-    where = store_options(launch, comm::resolve(options).timeout);
+    where = store_options(launch, timeout);
   } catch (const ConfigError& e) {
+    if (meeting_place_given()) throw;
     refuse_alone(
         launch,
         fmt::format("there is no way to meet the others: {}. Start it with shoal run -n {} or mpirun -n "

@@ -97,6 +97,13 @@ TEST_F(Variables, ManyAnnouncedAndNoWayToMeetIsRefused) {
   EXPECT_MESSAGE(make_world({"self", CommOptions()}), ConfigError, "backend self has one");
   only({{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "localhost"}});
   EXPECT_MESSAGE(make_world(), ConfigError, "but there is no way to meet the others: MASTER_PORT is missing");
+  only({{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "70000"}});
+  try {
+    make_world();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ConfigError& e) {  // and no word of a place to meet, which is given
+    EXPECT_STREQ(e.what(), "MASTER_PORT=70000: expected 1 to 65535");
+  }
   only({{"WORLD_SIZE", "1"}});
   EXPECT_EQ(make_world()->size(), 1);
 }

@@ -75,7 +75,27 @@ void on_shared_buffers(int ranks, const Body& body) {
   }));
 }
 
+// Ranks that do not see each other's processes open segments by names, which are gone as soon as all have.
+void by_names(int ranks, const Body& body) {
+  test::expect_success(test::run_processes(
+      ranks,
+      [&](const World& w) {
+        const Tensor seen = Tensor::empty({1 << 20}, DType::u8, w->allocator());
+        ASSERT_EQ(w->describe_algorithm("all_gather", 1 << 20, true), "local direct");
+        ASSERT_EQ(w->describe_algorithm("all_gather", 1 << 20, false), "local staged");
+        w->barrier();
+        std::ifstream maps("/proc/self/maps");
+        for (std::string line; std::getline(maps, line);)
+          if (line.find("/dev/shm") != std::string::npos) {
+            EXPECT_NE(line.find("(deleted)"), std::string::npos) << line;
+          }
+        body(w);
+      },
+      {}, true));
+}
+
 SHOAL_CONTRACT(Staged, through_stages, rank_counts);
+SHOAL_CONTRACT(Named, by_names, {3});
 SHOAL_CONTRACT(Copied, from_where_they_lie, few);
 SHOAL_CONTRACT(Shared, on_shared_buffers, rank_counts);
 

@@ -64,14 +64,16 @@ class ForkRendezvous final : public comm::Rendezvous {
   int round_ = 0;
 };
 
-[[noreturn]] void run_rank(int rank, int ranks, const Body& body, const CommOptions& options) {
+[[noreturn]] void run_rank(int rank, int ranks, const Body& body, const CommOptions& options, bool apart) {
   own_rank = rank;
   int code = 0;
   try {
     std::shared_ptr<Communicator> world;
     {
       ForkRendezvous meeting(rank, ranks);
-      world = comm::local::make_world(meeting, comm::local::gather_places(meeting), options, nullptr);
+      std::vector<comm::local::Place> places = comm::local::gather_places(meeting);
+      for (int r = 0; apart && r < ranks; ++r) places[r].processes = fmt::format("namespace {}", r);
+      world = comm::local::make_world(meeting, places, options, nullptr);
     }
     body(world);
   } catch (const std::exception& e) {
@@ -124,7 +126,7 @@ void report(const std::string& text) {
   std::strncpy(shared->rank[own_rank].report, text.c_str(), sizeof shared->rank[own_rank].report - 1);
 }
 
-std::vector<Outcome> run_processes(int ranks, const Body& body, const CommOptions& options) {
+std::vector<Outcome> run_processes(int ranks, const Body& body, const CommOptions& options, bool apart) {
   void* p = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED || ranks > most_ranks) throw Error("run_processes");
   shared = static_cast<Shared*>(p);
@@ -132,7 +134,7 @@ std::vector<Outcome> run_processes(int ranks, const Body& body, const CommOption
   std::vector<pid_t> children;
   for (int r = 0; r < ranks; ++r) {
     const pid_t child = ::fork();
-    if (child == 0) run_rank(r, ranks, body, options);
+    if (child == 0) run_rank(r, ranks, body, options, apart);
     children.push_back(child);
   }
   std::vector<Outcome> outcomes(ranks);

@@ -21,7 +21,9 @@ using Body = std::function<void(const std::shared_ptr<Communicator>&)>;
 // Runs body on `ranks` processes with a communicator of all of them. A process exits with 0, or with 1 when a gtest
 // assertion failed in it or an exception left the body (which it reports). Processes that are stopped are killed once
 // the others have ended. The test's own process must not have started threads.
-std::vector<Outcome> run_processes(int ranks, const Body& body, const CommOptions& options = {});
+// apart: as if their process numbers meant nothing to each other (containers), so that segments need names.
+std::vector<Outcome> run_processes(int ranks, const Body& body, const CommOptions& options = {},
+                                   bool apart = false);
 // In a body: what this rank's Outcome says.
 void report(const std::string& text);
 

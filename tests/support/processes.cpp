@@ -67,6 +67,9 @@ class ForkRendezvous final : public comm::Rendezvous {
 [[noreturn]] void run_rank(int rank, int ranks, const Body& body, const CommOptions& options, bool apart) {
   own_rank = rank;
   int code = 0;
+  // What has failed in the test before is not this rank's failure.
+  const testing::TestResult* result = testing::UnitTest::GetInstance()->current_test_info()->result();
+  const int before = result->total_part_count();
   try {
     std::shared_ptr<Communicator> world;
     {
@@ -81,7 +84,8 @@ class ForkRendezvous final : public comm::Rendezvous {
     std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
     code = 1;
   }
-  if (testing::Test::HasFailure()) code = 1;
+  for (int i = before; i < result->total_part_count(); ++i)
+    if (result->GetTestPartResult(i).failed()) code = 1;
   std::fflush(nullptr);
   std::exit(code);
 }

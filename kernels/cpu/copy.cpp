@@ -1,6 +1,6 @@
 // A copy of what will not be read soon: n bytes read and n written, past the caches, which saves reading each line
 // before it is overwritten; memcpy moves n bytes more, up to a size that depends on the whole cache. Four lines at a
-// time, so that loads of the next ones are under way while a line's two or four stores fill it.
+// time, so that loads of the next ones are under way while the stores of a line fill it.
 #include "kernels/cpu/copy.hpp"
 
 #include "kernels/common/vec.hpp"

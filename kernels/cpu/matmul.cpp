@@ -3,8 +3,9 @@
 // A product of M x K by K x N does 2 M N K operations on 4 (M K + K N + M N) bytes: bound by arithmetic.
 // oneDNN's in-place kernel (no operand copied, nothing transposed) runs at 98 % of the FMA peak on tiles of
 // 64 x 384 x 384 whose rows are not a power of two apart, but at 30 to 50 % on the operands of training as
-// they lie (weight gradients read dY transposed; 1024 floats a row fall in one cache set). So each tile is
-// copied, transposed where needed, into padded rows. A packed tile of B serves a run of row tiles (its copy
+// they lie (weight gradients read dY transposed; 1024 floats a row of B fall in one cache set). So a tile is
+// copied, transposed where needed, into padded rows; one of A that needs no transposing, and one of B with short
+// rows, is used where it lies. A packed tile of B serves a run of row tiles (its copy
 // costs 1 to 2 %), one of A a whole n-tile. A unit of work is one tile of C over all of K: threads take runs
 // of units, and which thread makes a unit changes nothing in it.
 #include "kernels/cpu/matmul.hpp"

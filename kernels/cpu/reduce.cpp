@@ -1,9 +1,9 @@
 // The tree's sum of n arrays, written to m arrays. Bound by memory: n arrays read and m written for n - 1 operations an
 // element, so every partial sum stays in registers (sums of up to 8 arrays of FP32 and BF16, which is what ranks of one
 // host and gradient pieces mostly are) or in blocks of 256 elements that stay in the first-level cache (all else), and
-// the m copies are written in the same pass. Results larger than the last-level cache can be written past the caches,
-// which saves reading each line before it is overwritten: m arrays less. Each element's operations are the same wherever
-// it lies, so any split gives the same bits. 16-bit floats become FP32 on the way in and are rounded on the way out only.
+// the m copies are written in the same pass. Large results can be written past the caches, which saves reading each line
+// before it is overwritten: m arrays less. Each element's operations are the same wherever it lies, so any split gives
+// the same bits. 16-bit floats become FP32 on the way in and are rounded on the way out only.
 #include "kernels/cpu/reduce.hpp"
 
 #include "kernels/common/half.hpp"

@@ -4,8 +4,8 @@
 //  inline  the data are a few KB and were shown with it: each rank takes what it needs, and is done;
 //  direct  all ranks see the buffers (threads always, processes where they come from allocator()): each rank computes
 //          its share from everybody's buffers and writes it where it belongs, and they part at a second meeting;
-//  apart   each rank can read the others' memory by a system call: the same for what only moves data and for sums that
-//          one rank needs (apart.cpp);
+//  apart   each rank can read the others' memory by a system call: the same, of reading alone, for all that only moves
+//          data, all_reduce and reduce_scatter (apart.cpp);
 //  staged  otherwise: data go through the ranks' stages in steps, one meeting a step, two stages alternating.
 #pragma once
 #include <memory>

@@ -1,20 +1,32 @@
 // Walking a row sixteen columns at a time, its tail through the same instructions, and adding rows by the
 // tree. Included only by kernels/cpu/*.cpp.
 #pragma once
-#include "kernels/common/vec.hpp"
+#include "kernels/common/storage.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
 
-// Sixteen columns that are all there, and the first n of sixteen. What is missing reads as `fill`.
+// Sixteen columns that are all there, and the first n of sixteen, of any storage. What is missing reads as `fill`.
 struct Whole {
-  vf get(const float* p, float = 0.0f) const { return load(p); }
-  void put(float* p, vf v) const { store(p, v); }
+  template <class T>
+  vf get(const T* p, float = 0.0f) const {
+    return load(p);
+  }
+  template <class T>
+  void put(T* p, vf v) const {
+    store(p, v);
+  }
 };
 struct Part {
   int64_t n;
-  vf get(const float* p, float fill = 0.0f) const { return load_partial(p, n, fill); }
-  void put(float* p, vf v) const { store_partial(p, v, n); }
+  template <class T>
+  vf get(const T* p, float fill = 0.0f) const {
+    return load_partial(p, n, fill);
+  }
+  template <class T>
+  void put(T* p, vf v) const {
+    store_partial(p, v, n);
+  }
 };
 
 // body(i, Whole or Part) for the columns [begin, end).

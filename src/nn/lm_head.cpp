@@ -14,7 +14,7 @@ LmHead::LmHead(const std::string& name, std::unique_ptr<Norm> norm, Parameter* t
     : name_(name), norm_(std::move(norm)), tied_(tied), vocab_(vocab), hidden_(hidden) {
   if (tied_) return;
   const std::int64_t padded = shard::round_up(vocab, tensor);
-  own_ = make_parameter(name + ".weight", ParameterKind::matrix,
+  own_ = make_parameter(name + ".weight", ParameterKind::head,
                         shard::Placement::rows(name + ".weight", {vocab, hidden}, tensor, padded),
                         {tensor, padded / tensor, hidden});
 }

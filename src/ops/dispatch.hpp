@@ -4,6 +4,7 @@
 
 #include "core/cpu/cpu_stream.hpp"
 #include "kernels/common/isa.hpp"
+#include "kernels/common/storage_code.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/core/tensor.hpp"
 
@@ -23,6 +24,17 @@ inline void expect(const char* op, const char* what, const Tensor& t, DType dtyp
   if (!t.is_dense())
     throw ShapeError(fmt::format("{}: {}: expected {}{} without gaps, got {}", op, what, name(dtype),
                                  shape.str(), t.str()));
+}
+
+// Training types: what activations and parameters may be stored in.
+inline bool is_training_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
+// Throws ShapeError, naming what was expected, for others.
+inline kernels::Storage storage_of(const char* op, const char* what, const Tensor& t) {
+  if (t.defined() && is_training_type(t.dtype()))
+    return t.dtype() == DType::f32    ? kernels::Storage::f32
+           : t.dtype() == DType::bf16 ? kernels::Storage::bf16
+                                      : kernels::Storage::f16;
+  throw ShapeError(fmt::format("{}: {}: expected f32, bf16 or f16, got {}", op, what, t.str()));
 }
 
 // The device is the stream's: the one place that picks a backend for the operations.

@@ -19,7 +19,7 @@ const ParameterGroup& group_of(const nn::Parameter& p, const std::vector<Paramet
 
 std::vector<ParameterGroup> default_groups(double weight_decay, bool decay_embeddings) {
   using enum nn::ParameterKind;
-  return {{"matrices", {matrix}, weight_decay},
+  return {{"matrices", {matrix, head}, weight_decay},
           {"embeddings", {embedding}, decay_embeddings ? weight_decay : 0.0},
           {"norms and biases", {norm, bias}, 0.0}};
 }

@@ -22,6 +22,9 @@ struct Microbatch {
   std::int64_t first_sample = 0;  // index in the global batch
   std::int64_t samples = 0;
   std::int64_t seq = 0;
+  // Of activations and their gradients (compute_dtype): f32, bf16 or f16. Products round their operands to it and
+  // accumulate in FP32; what stays f32 is in docs/numerics.md.
+  DType dtype = DType::f32;
   bool training = true;             // dropout acts
   bool accumulate = false;          // gradients are added to (false: overwritten; the first of a data shard)
   float loss_scale_over_count = 1;  // multiplies the logit gradient (R11)
@@ -33,8 +36,10 @@ struct Microbatch {
   ops::Dropout dropout(double p, Purpose purpose, std::uint32_t layer) const {
     return {training ? p : 0.0, {seed, purpose, batch, layer}, first_sample};
   }
-  Tensor empty(const Shape& shape, DType dtype = DType::f32) const {
-    return Tensor::empty(shape, dtype, stream);
+  // An activation, or the gradient of one; and what has a type of its own, such as statistics and sums (f32).
+  Tensor activation(const Shape& shape) const { return Tensor::empty(shape, dtype, stream); }
+  Tensor empty(const Shape& shape, DType type = DType::f32) const {
+    return Tensor::empty(shape, type, stream);
   }
   void ready(Parameter& p, std::int64_t part = 0) const {
     if (sink) sink->ready(p, part);

@@ -9,7 +9,8 @@
 
 namespace shoal::nn {
 
-enum class ParameterKind : unsigned char { matrix, embedding, norm, bias };  // what weight decay goes by
+// What parameter groups go by. A head is the output matrix of a model that does not share its embedding.
+enum class ParameterKind : unsigned char { matrix, embedding, norm, bias, head };
 
 // The tensors are views into flat buffers that the bucket engine or the optimizer-state manager owns; a model
 // is built without memory and gets it when it is bound (parallel/data). value is stored piece-major,

@@ -160,6 +160,16 @@ struct BucketEngine::Impl final : nn::GradientSink {
                                    flat.comm->rank(), first, missing, plan.units));
   }
 
+  // Every rank gets the owned ranges of all, in a buffer that lies as the values do.
+  void all_gather(const Tensor& buffer, const Stream& on) {
+    if (options.zero == 0 || flat.comm->size() == 1) return;
+    for (const BucketPlan& b : plan.buckets)
+      if (!b.extra)
+        works.push_back(flat.comm->all_gather_async(buffer.slice(b.owned.first, b.owned.last),
+                                                    buffer.slice(b.elements.first, b.elements.last), on));
+    wait_for_works();
+  }
+
   void wait_for_works() {
     for (const Work& work : works) work.synchronize();
     works.clear();
@@ -174,7 +184,7 @@ BucketEngine::BucketEngine(std::vector<nn::Parameter*> parameters, std::shared_p
   e.stream = stream;
   e.plan = make_plan(parameters, comm->size(), comm->rank(), options);
   for (std::size_t p = 0; p < parameters.size(); ++p) e.index.emplace(parameters[p], p);
-  e.storage = Tensor::empty({e.plan.storage}, DType::f32, comm->allocator());
+  e.storage = Tensor::empty({e.plan.storage}, options.param_dtype, comm->allocator());
   fill_zero(stream, e.storage);
   for (int slot = 0; slot < e.plan.slots; ++slot) {
     e.slots.push_back(Tensor::empty({e.plan.slot_numel}, DType::f32, comm->allocator()));
@@ -187,6 +197,10 @@ BucketEngine::BucketEngine(std::vector<nn::Parameter*> parameters, std::shared_p
   e.flat.owned = owned_ranges(e.plan);
   e.flat.partitioned = options.zero == 1 && comm->size() > 1;
   e.flat.comm = std::move(comm);
+  e.flat.gather_grads = [&e](const Stream& s) {
+    if (e.in_step) throw Error("gather_grads in a step: finish() ends it");
+    e.all_gather(e.slots[0], s);
+  };
   e.bind_values();
   e.bind_grads(0);
 }
@@ -250,18 +264,12 @@ void BucketEngine::finish() {
 void BucketEngine::publish() {
   Impl& e = *impl_;
   if (e.in_step) throw Error("BucketEngine::publish in a step: finish() ends it");
-  if (e.options.zero == 0 || e.flat.comm->size() == 1) return;
-  for (const BucketPlan& b : e.plan.buckets)
-    if (!b.extra)
-      e.works.push_back(e.flat.comm->all_gather_async(e.storage.slice(b.owned.first, b.owned.last),
-                                                      e.storage.slice(b.elements.first, b.elements.last),
-                                                      e.stream));
-  e.wait_for_works();
+  e.all_gather(e.storage, e.stream);
 }
 
 std::int64_t BucketEngine::value_bytes(const std::vector<nn::Parameter*>& parameters, int ranks,
                                        const BucketOptions& options) {
-  return make_plan(parameters, ranks, 0, options).storage * size_of(DType::f32);
+  return make_plan(parameters, ranks, 0, options).storage * size_of(options.param_dtype);
 }
 
 std::int64_t BucketEngine::predicted_bytes(const std::vector<nn::Parameter*>& parameters, int ranks, int rank,

@@ -23,6 +23,7 @@
 // it and are waited for in finish() and publish().
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,16 +39,23 @@ struct BucketOptions {
   bool reproducible = false;     // sums by the tree over data shards
   std::int64_t data_shards = 0;  // V; 0: one a rank. Divisible by the rank count, else ConfigError. Not used
                                  // outside reproducible mode, where V is the rank count (R1)
+  DType param_dtype = DType::f32;  // of the values: f32, bf16 or f16
+  DType reduce_dtype =
+      DType::f32;  // in which gradients travel; others than f32 are refused in reproducible mode (R7)
 };
 
 // The flat view that optimizers, norms and checkpoints work on.
 struct FlatParameters {
   std::vector<nn::Parameter*> parameters;
   shard::FlatLayout layout;         // of values, and of part 0 of the gradients
-  Tensor values, grads;             // f32 [layout.numel]; padding is zero
+  Tensor values;                    // [layout.numel], of BucketOptions::param_dtype; padding is zero
+  Tensor grads;                     // f32 [layout.numel]; padding is zero
   std::vector<shard::Range> owned;  // ascending, cut at multiples of 256: what this rank updates
   bool partitioned = false;         // ranks own different ranges (ZeRO 1); else every rank owns everything
   std::shared_ptr<Communicator> comm;
+  // Gives every rank the owned ranges of `grads` of all ranks, so that grads is whole: for optimizers that need a row,
+  // a norm or a matrix. In stream order; collective where partitioned, else nothing. Not between begin_step and finish.
+  std::function<void(const Stream& stream)> gather_grads;
 };
 
 class BucketEngine {

@@ -1,11 +1,13 @@
 // Memory of a model's own, and initial values (docs/numerics.md, R10).
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "shoal/core/random.hpp"
 #include "shoal/models/model.hpp"
+#include "shoal/ops/cast.hpp"
 
 namespace shoal::models {
 namespace {
@@ -28,11 +30,25 @@ void fill_normal(std::vector<float>& values, const RandomKey& key, double scale)
   for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(key.normal(i) * scale);
 }
 
+// Rounded once where values are narrower than FP32.
+void set_value(nn::Parameter& p, std::vector<float>& stored, const Stream& stream) {
+  const DType type = p.value.dtype();
+  if (type != DType::f32) {
+    std::vector<std::uint16_t> narrow(stored.size());
+    ops::cast(DType::f32, stored.data(), type, narrow.data(), p.numel());
+    copy(stream, Tensor::from_blob(narrow.data(), p.shape, type, {}), p.value);
+    stream.synchronize();
+    return;
+  }
+  copy(stream, Tensor::from_blob(stored.data(), p.shape, type, {}), p.value);
+  stream.synchronize();
+}
+
 }  // namespace
 
-void bind_parameters(LanguageModel& model, const Stream& stream) {
+void bind_parameters(LanguageModel& model, const Stream& stream, DType param_dtype) {
   for (nn::Parameter* p : model.parameters()) {
-    p->value = Tensor::zeros(p->shape, DType::f32, stream);
+    p->value = Tensor::zeros(p->shape, param_dtype, stream);
     p->grad.clear();
     for (std::int64_t part = 0; part < p->parts; ++part)
       p->grad.push_back(Tensor::zeros(p->shape, DType::f32, stream));
@@ -56,8 +72,7 @@ void initialize(LanguageModel& model, std::uint64_t seed, const Stream& stream) 
       }
       shard::scatter_logical(p->placement, static_cast<int>(i), logical.data(), stored.data());
     }
-    copy(stream, Tensor::from_blob(stored.data(), p->shape, DType::f32, {}), p->value);
-    stream.synchronize();  // `stored` is used again
+    set_value(*p, stored, stream);
   }
 }
 

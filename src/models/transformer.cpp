@@ -86,18 +86,18 @@ Tensor Transformer::logits(const Tensor& tokens, const nn::Microbatch& mb) {
   return parts_.head->logits(residual_stream(tokens, plain), plain);
 }
 
-std::int64_t Transformer::saved_bytes(std::int64_t samples) const {
-  std::int64_t n = parts_.head->saved_bytes(samples * config_.seq);
-  for (const nn::Module* block : blocks_) n += block->saved_bytes(samples, config_.seq);
+std::int64_t Transformer::saved_bytes(std::int64_t samples, DType activations) const {
+  std::int64_t n = parts_.head->saved_bytes(samples * config_.seq, activations);
+  for (const nn::Module* block : blocks_) n += block->saved_bytes(samples, config_.seq, activations);
   return n;
 }
 
-std::int64_t Transformer::activation_peak_bytes(std::int64_t samples) const {
-  nn::MemoryMeter meter;
+std::int64_t Transformer::activation_peak_bytes(std::int64_t samples, DType activations) const {
+  nn::MemoryMeter meter(activations);
   const std::int64_t tokens = samples * config_.seq;
   if (parts_.rotary)
     for (int table = 0; table < 2; ++table) meter.take(parts_.rotary->table_elements());
-  meter.take(tokens * config_.hidden);
+  meter.take_activation(tokens * config_.hidden);
   for (const nn::Module* block : blocks_) block->count_forward(meter, samples, config_.seq);
   parts_.head->count_forward(meter, tokens);
   parts_.head->count_backward(meter, tokens);

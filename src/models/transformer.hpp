@@ -35,8 +35,8 @@ class Transformer final : public LanguageModel {
   Tensor evaluate(const Tensor& tokens, const Tensor& targets, const nn::Microbatch& mb) override;
   Tensor logits(const Tensor& tokens, const nn::Microbatch& mb) override;
   std::unique_ptr<Decoder> decoder(const Stream& stream) override;
-  std::int64_t activation_peak_bytes(std::int64_t samples) const override;
-  std::int64_t saved_bytes(std::int64_t samples) const override;
+  std::int64_t activation_peak_bytes(std::int64_t samples, DType activations) const override;
+  std::int64_t saved_bytes(std::int64_t samples, DType activations) const override;
 
   Parts& parts() { return parts_; }
 

@@ -47,7 +47,7 @@ Tensor AttentionBlock::forward(const Tensor& x, Saved& saved, const Microbatch& 
   }
   mb.observe("activation", config_.name, fused_name(), t[first]);
   if (!qkv_.fused()) mb.observe("activation", config_.name, config_.kv.c_str(), t[first + 1]);
-  const Tensor o = mb.empty({out_.pieces(), x.dim(0), out_.piece_width()});
+  const Tensor o = mb.activation({out_.pieces(), x.dim(0), out_.piece_width()});
   const Tensor lse = mb.empty({mb.samples, config_.heads, mb.seq});
   ops::attention_forward(mb.stream, shape(mb.samples, mb.seq), heads.q, heads.k, heads.v, out_heads(o), lse,
                          mb.dropout(config_.dropout, Purpose::dropout_attention, config_.layer));
@@ -66,7 +66,7 @@ Tensor AttentionBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& m
   const ops::Dropout dropout = mb.dropout(config_.dropout, Purpose::dropout_attention_out, config_.layer);
   Tensor dz = dy;
   if (dropout.p > 0) {
-    dz = mb.empty(dy.shape());
+    dz = mb.activation(dy.shape());
     ops::dropout_backward(mb.stream, dy, dropout, mb.seq, dz);
   }
   Tensor o = saved.take(io), lse = saved.take(io + 1);
@@ -78,7 +78,7 @@ Tensor AttentionBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& m
   std::vector<Tensor> qkv(projections), d_qkv(projections);
   for (int i = 0; i < projections; ++i) {
     qkv[i] = saved.take(iqkv + i);
-    d_qkv[i] = mb.empty(qkv[i].shape());
+    d_qkv[i] = mb.activation(qkv[i].shape());
   }
   {
     const QkvProjection::Heads f = qkv_.heads(qkv.data()), d = qkv_.heads(d_qkv.data());

@@ -3,45 +3,45 @@
 
 namespace shoal::nn {
 
-std::int64_t AttentionBlock::saved_bytes(std::int64_t samples, std::int64_t seq) const {
-  MemoryMeter m;
+std::int64_t AttentionBlock::saved_bytes(std::int64_t samples, std::int64_t seq, DType activations) const {
+  MemoryMeter m(activations);
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden;
-  m.take(width);  // x
+  m.take_activation(width);  // x
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  m.take(width);  // h
-  for (int i = 0; i < qkv_.activations(); ++i) m.take(qkv_.elements(i, tokens));
-  m.take(width);                          // o
+  m.take_activation(width);  // h
+  for (int i = 0; i < qkv_.activations(); ++i) m.take_activation(qkv_.elements(i, tokens));
+  m.take_activation(width);               // o
   m.take(samples * config_.heads * seq);  // log-sum-exp
   return m.in_use();
 }
 
 void AttentionBlock::count_forward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden;
-  m.take(width);
+  m.take_activation(width);
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  for (int i = 0; i < qkv_.activations(); ++i) m.take(qkv_.elements(i, tokens));
-  m.take(width);
+  for (int i = 0; i < qkv_.activations(); ++i) m.take_activation(qkv_.elements(i, tokens));
+  m.take_activation(width);
   m.take(samples * config_.heads * seq);
   out_.count_forward(m, tokens);
 }
 
 void AttentionBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden;
-  if (config_.dropout > 0) m.take(width);  // dz
-  m.take(width);                           // d_o
-  if (config_.dropout > 0) m.give(width);
-  for (int i = 0; i < qkv_.activations(); ++i) m.take(qkv_.elements(i, tokens));
-  for (int i = 0; i < qkv_.activations(); ++i) m.give(qkv_.elements(i, tokens));
-  m.give(width);  // d_o
-  m.give(width);  // o
+  if (config_.dropout > 0) m.take_activation(width);  // dz
+  m.take_activation(width);                           // d_o
+  if (config_.dropout > 0) m.give_activation(width);
+  for (int i = 0; i < qkv_.activations(); ++i) m.take_activation(qkv_.elements(i, tokens));
+  for (int i = 0; i < qkv_.activations(); ++i) m.give_activation(qkv_.elements(i, tokens));
+  m.give_activation(width);  // d_o
+  m.give_activation(width);  // o
   m.give(samples * config_.heads * seq);
-  m.give(width);  // h
+  m.give_activation(width);  // h
   qkv_.count_backward_input(m, tokens);
-  for (int i = 0; i < qkv_.activations(); ++i) m.give(qkv_.elements(i, tokens));
+  for (int i = 0; i < qkv_.activations(); ++i) m.give_activation(qkv_.elements(i, tokens));
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);  // x
-  m.give(width);  // dy
+  m.give_activation(width);  // x
+  m.give_activation(width);  // dy
 }
 
 Tensor AttentionBlock::decode(const Tensor& x, std::int64_t position, const Tensor& k_cache,

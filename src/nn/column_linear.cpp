@@ -26,7 +26,7 @@ std::vector<Parameter*> ColumnLinear::parameters() {
 }
 
 Tensor ColumnLinear::forward(const Tensor& x, const Microbatch& mb) const {
-  Tensor y = mb.empty({pieces(), x.dim(0), piece_width()});
+  Tensor y = mb.activation({pieces(), x.dim(0), piece_width()});
   ops::linear_forward(mb.stream, x, weight_.value, bias(), y);
   return y;
 }
@@ -38,9 +38,13 @@ Tensor ColumnLinear::backward_input_terms(const Tensor& dy, const Microbatch& mb
 }
 
 Tensor ColumnLinear::backward_input(const Tensor& dy, const Microbatch& mb) const {
+  if (pieces() == 1) {  // rounded once by the product itself
+    Tensor dx = mb.activation({dy.dim(1), inputs()});
+    ops::linear_backward_input(mb.stream, dy, weight_.value, dx);
+    return dx;
+  }
   const Tensor terms = backward_input_terms(dy, mb);
-  if (pieces() == 1) return terms.select(0);
-  Tensor dx = mb.empty({dy.dim(1), inputs()});
+  Tensor dx = mb.activation({dy.dim(1), inputs()});
   ops::tree_sum(mb.stream, terms, dx);
   return dx;
 }
@@ -55,10 +59,9 @@ void ColumnLinear::backward_weight(const Tensor& x, const Tensor& dy, const Micr
 }
 
 void ColumnLinear::count_backward_input(MemoryMeter& meter, std::int64_t tokens) const {
-  meter.take(pieces() * tokens * inputs());
-  if (pieces() == 1) return;
-  meter.take(tokens * inputs());
-  meter.give(pieces() * tokens * inputs());
+  if (pieces() > 1) meter.take(pieces() * tokens * inputs());
+  meter.take_activation(tokens * inputs());
+  if (pieces() > 1) meter.give(pieces() * tokens * inputs());
 }
 
 }  // namespace shoal::nn

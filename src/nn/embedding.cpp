@@ -22,7 +22,7 @@ std::vector<Parameter*> Embedding::parameters() {
 }
 
 Tensor Embedding::forward(const Tensor& tokens, const Microbatch& mb, std::int64_t first) const {
-  Tensor y = mb.empty({tokens.numel(), config_.hidden});
+  Tensor y = mb.activation({tokens.numel(), config_.hidden});
   const Tensor position = position_ ? position_->value.select(0).slice(first, first + mb.seq) : Tensor();
   ops::embedding_forward(mb.stream, tokens, word_.value, position, mb.seq,
                          mb.dropout(config_.dropout, Purpose::dropout_embedding, 0), y, config_.vocab);

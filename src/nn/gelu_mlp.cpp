@@ -26,7 +26,8 @@ Tensor GeluMlpBlock::forward(const Tensor& x, Saved& saved, const Microbatch& mb
   std::vector<Tensor>& t = saved.tensors;
   t.push_back(x);
   const Tensor h = norm_->forward(x, t, mb);
-  const Tensor slope = mb.empty({fc_.pieces(), x.dim(0), fc_.piece_width()}), a = mb.empty(slope.shape());
+  const Tensor slope = mb.activation({fc_.pieces(), x.dim(0), fc_.piece_width()}),
+               a = mb.activation(slope.shape());
   ops::linear_gelu_forward(mb.stream, h, fc_.weight(), fc_.bias(), slope, a);
   mb.observe("activation", config_.name, "gelu_slope", slope);
   mb.observe("activation", config_.name, "gelu", a);
@@ -41,7 +42,7 @@ Tensor GeluMlpBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& mb,
   const ops::Dropout dropout = mb.dropout(config_.dropout, Purpose::dropout_ffn_out, config_.layer);
   Tensor dz = dy;
   if (dropout.p > 0) {
-    dz = mb.empty(dy.shape());
+    dz = mb.activation(dy.shape());
     ops::dropout_backward(mb.stream, dy, dropout, mb.seq, dz);
   }
   Tensor h = saved.take(ih), slope = saved.take(ih + 1), a = saved.take(ih + 2);
@@ -49,7 +50,7 @@ Tensor GeluMlpBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& mb,
     proj_.backward_weight(a, dz, mb);
     a = {};
   }
-  Tensor du = mb.empty(slope.shape());
+  Tensor du = mb.activation(slope.shape());
   ops::linear_gelu_backward_input(mb.stream, dz, proj_.weight(), slope, du);
   slope = {};
   mb.observe("gradient", config_.name, "fc", du);
@@ -82,38 +83,38 @@ void GeluMlpBlock::backward_weight(Saved& saved, const Microbatch& mb) {
   saved.tensors.clear();
 }
 
-std::int64_t GeluMlpBlock::saved_bytes(std::int64_t samples, std::int64_t seq) const {
-  MemoryMeter m;
+std::int64_t GeluMlpBlock::saved_bytes(std::int64_t samples, std::int64_t seq, DType activations) const {
+  MemoryMeter m(activations);
   const std::int64_t tokens = samples * seq;
-  for (int i = 0; i < 2; ++i) m.take(tokens * config_.hidden);  // x, h
+  for (int i = 0; i < 2; ++i) m.take_activation(tokens * config_.hidden);  // x, h
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  for (int i = 0; i < 2; ++i) m.take(tokens * config_.ffn_hidden);  // u, a
+  for (int i = 0; i < 2; ++i) m.take_activation(tokens * config_.ffn_hidden);  // u, a
   return m.in_use();
 }
 
 void GeluMlpBlock::count_forward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq;
-  m.take(tokens * config_.hidden);
+  m.take_activation(tokens * config_.hidden);
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  for (int i = 0; i < 2; ++i) m.take(tokens * config_.ffn_hidden);
+  for (int i = 0; i < 2; ++i) m.take_activation(tokens * config_.ffn_hidden);
   proj_.count_forward(m, tokens);
 }
 
 void GeluMlpBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden,
                      inner = tokens * config_.ffn_hidden;
-  if (config_.dropout > 0) m.take(width);  // dz
-  m.give(inner);                           // a
-  m.take(inner);                           // du
-  m.give(inner);                           // u
-  if (config_.dropout > 0) m.give(width);
-  m.give(width);  // h
+  if (config_.dropout > 0) m.take_activation(width);  // dz
+  m.give_activation(inner);                           // a
+  m.take_activation(inner);                           // du
+  m.give_activation(inner);                           // u
+  if (config_.dropout > 0) m.give_activation(width);
+  m.give_activation(width);  // h
   fc_.count_backward_input(m, tokens);
-  m.give(inner);  // du
+  m.give_activation(inner);  // du
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);  // x
-  m.give(width);  // dy
+  m.give_activation(width);  // x
+  m.give_activation(width);  // dy
 }
 
 }  // namespace shoal::nn

@@ -24,7 +24,7 @@ class LayerNorm final : public Norm {
   }
 
   Tensor forward(const Tensor& x, std::vector<Tensor>& saved, const Microbatch& mb) const override {
-    Tensor y = mb.empty(x.shape());
+    Tensor y = mb.activation(x.shape());
     const Tensor mean = mb.empty({x.dim(0)}), rstd = mb.empty({x.dim(0)});
     ops::layer_norm_forward(mb.stream, x, weight_.value.select(0), bias_.value.select(0), eps_, y, mean,
                             rstd);

@@ -30,7 +30,7 @@ Tensor LmHead::forward(const Tensor& x, const Tensor& targets, Saved& saved, con
   t.push_back(x);
   const Tensor h = norm_->forward(x, t, mb);
   const Tensor& w = weight().value;
-  const Tensor logits = mb.empty({w.dim(0), x.dim(0), w.dim(1)});
+  const Tensor logits = mb.activation({w.dim(0), x.dim(0), w.dim(1)});
   ops::linear_forward(mb.stream, h, w, {}, logits);
   mb.observe("activation", name_, logits);
   Tensor loss = mb.empty({x.dim(0)});
@@ -50,12 +50,19 @@ Tensor LmHead::backward(Saved& saved, const Microbatch& mb) {
   ops::linear_backward_weight(mb.stream, h, d, w.grad[part], mb.accumulate);
   mb.ready(w, part);
   h = {};
-  Tensor terms = mb.empty({pieces, d.dim(1), hidden_});
-  ops::linear_backward_input(mb.stream, d, w.value, terms);
-  d = {};
-  Tensor dx = pieces == 1 ? terms.select(0) : mb.empty({terms.dim(1), hidden_});
-  if (pieces > 1) ops::tree_sum(mb.stream, terms, dx);
-  terms = {};
+  const std::int64_t tokens = d.dim(1);
+  Tensor dx;
+  if (pieces == 1) {
+    dx = mb.activation({tokens, hidden_});
+    ops::linear_backward_input(mb.stream, d, w.value, dx);
+    d = {};
+  } else {
+    const Tensor terms = mb.empty({pieces, tokens, hidden_});
+    ops::linear_backward_input(mb.stream, d, w.value, terms);
+    d = {};
+    dx = mb.activation({tokens, hidden_});
+    ops::tree_sum(mb.stream, terms, dx);
+  }
   norm_->backward(dx, saved.tensors[0], &saved.tensors[1], {}, mb);
   saved.tensors.clear();
   return dx;
@@ -65,7 +72,7 @@ Tensor LmHead::loss(const Tensor& x, const Tensor& targets, const Microbatch& mb
   std::vector<Tensor> scratch;
   const Tensor h = norm_->forward(x, scratch, mb);
   const Tensor& w = weight().value;
-  const Tensor logits = mb.empty({w.dim(0), x.dim(0), w.dim(1)});
+  const Tensor logits = mb.activation({w.dim(0), x.dim(0), w.dim(1)});
   ops::linear_forward(mb.stream, h, w, {}, logits);
   Tensor loss = mb.empty({x.dim(0)});
   ops::cross_entropy(mb.stream, logits, targets, vocab_, loss, {}, 0.0f);
@@ -90,33 +97,33 @@ Tensor LmHead::logits(const Tensor& x, const Microbatch& mb) const {
   return y;
 }
 
-std::int64_t LmHead::saved_bytes(std::int64_t tokens) const {
-  MemoryMeter m;
-  m.take(tokens * hidden_);
+std::int64_t LmHead::saved_bytes(std::int64_t tokens, DType activations) const {
+  MemoryMeter m(activations);
+  m.take_activation(tokens * hidden_);
   count_forward(m, tokens);
   m.give(tokens);  // the loss
   return m.in_use();
 }
 
 void LmHead::count_forward(MemoryMeter& m, std::int64_t tokens) const {
-  m.take(tokens * hidden_);
+  m.take_activation(tokens * hidden_);
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  m.take(tokens * weight().shape[0] * weight().shape[1]);
+  m.take_activation(tokens * weight().shape[0] * weight().shape[1]);
   m.take(tokens);
 }
 
 void LmHead::count_backward(MemoryMeter& m, std::int64_t tokens) const {
   const std::int64_t pieces = weight().shape[0], width = tokens * hidden_;
-  m.give(width);  // h
-  m.take(pieces * width);
-  m.give(tokens * pieces * weight().shape[1]);  // the logits' gradient
+  m.give_activation(width);  // h
+  pieces == 1 ? m.take_activation(width) : m.take(pieces * width);
+  m.give_activation(tokens * pieces * weight().shape[1]);  // the logits' gradient
   if (pieces > 1) {
-    m.take(width);
+    m.take_activation(width);
     m.give(pieces * width);
   }
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);  // x
+  m.give_activation(width);  // x
 }
 
 }  // namespace shoal::nn

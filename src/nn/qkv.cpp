@@ -65,7 +65,7 @@ Tensor QkvProjection::backward_input(const Tensor* d, const Microbatch& mb) cons
   for (std::int64_t g = 0; g < kv_->pieces(); ++g)
     ops::linear_backward_input(mb.stream, d[1].slice(g, g + 1), kv_weight.slice(g, g + 1),
                                terms.slice(g * group, g * group + 1), /*accumulate=*/true);
-  Tensor dx = mb.empty({terms.dim(1), terms.dim(2)});
+  Tensor dx = mb.activation({terms.dim(1), terms.dim(2)});
   ops::tree_sum(mb.stream, terms, dx);
   return dx;
 }

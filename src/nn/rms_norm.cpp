@@ -22,7 +22,7 @@ class RmsNorm final : public Norm {
   }
 
   Tensor forward(const Tensor& x, std::vector<Tensor>& saved, const Microbatch& mb) const override {
-    Tensor y = mb.empty(x.shape());
+    Tensor y = mb.activation(x.shape());
     const Tensor rstd = mb.empty({x.dim(0)});
     ops::rms_norm_forward(mb.stream, x, weight_.value.select(0), eps_, y, rstd);
     saved.push_back(rstd);

@@ -34,17 +34,20 @@ std::vector<Parameter*> RowLinear::parameters() {
 Tensor RowLinear::forward(const Tensor& x, const Tensor& residual, const ops::Dropout& dropout,
                           const Microbatch& mb) const {
   const std::int64_t tokens = x.dim(1);
-  Tensor terms = mb.empty({pieces(), tokens, outputs()});
+  const Tensor terms = mb.empty({pieces(), tokens, outputs()});
   ops::linear_forward(mb.stream, x, weight_.value, {}, terms);
-  Tensor y = pieces() == 1 ? terms.select(0) : mb.empty({tokens, outputs()});
-  if (pieces() > 1) ops::tree_sum(mb.stream, terms, y);
+  // The sum and the bias are FP32; z + bias is rounded to the activations' type by residual_forward (R7).
+  const bool narrow = mb.dtype != DType::f32;
+  const Tensor z = pieces() == 1 || narrow ? terms.select(0) : mb.empty({tokens, outputs()});
+  if (pieces() > 1) ops::tree_sum(mb.stream, terms, z);
+  Tensor y = narrow ? mb.activation({tokens, outputs()}) : z;
   const Tensor bias = bias_ ? bias_->value.select(0) : Tensor();
-  ops::residual_forward(mb.stream, residual, y, bias, dropout, mb.seq, y);
+  ops::residual_forward(mb.stream, residual, z, bias, dropout, mb.seq, y);
   return y;
 }
 
 Tensor RowLinear::backward_input(const Tensor& dz, const Microbatch& mb) const {
-  Tensor dx = mb.empty({pieces(), dz.dim(0), piece_width()});
+  Tensor dx = mb.activation({pieces(), dz.dim(0), piece_width()});
   ops::linear_backward_input(mb.stream, dz, weight_.value, dx);
   return dx;
 }
@@ -63,8 +66,8 @@ void RowLinear::backward_weight(const Tensor& x, const Tensor& dz, const Microba
 
 void RowLinear::count_forward(MemoryMeter& meter, std::int64_t tokens) const {
   meter.take(pieces() * tokens * outputs());
-  if (pieces() == 1) return;
-  meter.take(tokens * outputs());
+  if (pieces() == 1 && meter.activations() == DType::f32) return;
+  meter.take_activation(tokens * outputs());
   meter.give(pieces() * tokens * outputs());
 }
 

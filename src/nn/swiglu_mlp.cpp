@@ -30,7 +30,7 @@ Tensor SwigluMlpBlock::forward(const Tensor& x, Saved& saved, const Microbatch& 
   const Tensor h = norm_->forward(x, t, mb);
   const Tensor gu = gate_up_.forward(h, mb);
   mb.observe("activation", config_.name, "gate_up_proj", gu);
-  const Tensor a = mb.empty({down_.pieces(), x.dim(0), down_.piece_width()});
+  const Tensor a = mb.activation({down_.pieces(), x.dim(0), down_.piece_width()});
   ops::swiglu_forward(mb.stream, gu, a);
   mb.observe("activation", config_.name, "swiglu", a);
   for (const Tensor& saved_tensor : {h, gu, a}) t.push_back(saved_tensor);
@@ -44,7 +44,7 @@ Tensor SwigluMlpBlock::run_backward(Tensor dy, Saved& saved, const Microbatch& m
   const ops::Dropout dropout = mb.dropout(config_.dropout, Purpose::dropout_ffn_out, config_.layer);
   Tensor dz = dy;
   if (dropout.p > 0) {
-    dz = mb.empty(dy.shape());
+    dz = mb.activation(dy.shape());
     ops::dropout_backward(mb.stream, dy, dropout, mb.seq, dz);
   }
   Tensor h = saved.take(ih), gu = saved.take(ih + 1), a = saved.take(ih + 2);
@@ -86,40 +86,40 @@ void SwigluMlpBlock::backward_weight(Saved& saved, const Microbatch& mb) {
   saved.tensors.clear();
 }
 
-std::int64_t SwigluMlpBlock::saved_bytes(std::int64_t samples, std::int64_t seq) const {
-  MemoryMeter m;
+std::int64_t SwigluMlpBlock::saved_bytes(std::int64_t samples, std::int64_t seq, DType activations) const {
+  MemoryMeter m(activations);
   const std::int64_t tokens = samples * seq;
-  for (int i = 0; i < 2; ++i) m.take(tokens * config_.hidden);  // x, h
+  for (int i = 0; i < 2; ++i) m.take_activation(tokens * config_.hidden);  // x, h
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  m.take(tokens * 2 * config_.ffn_hidden);  // gu
-  m.take(tokens * config_.ffn_hidden);      // a
+  m.take_activation(tokens * 2 * config_.ffn_hidden);  // gu
+  m.take_activation(tokens * config_.ffn_hidden);      // a
   return m.in_use();
 }
 
 void SwigluMlpBlock::count_forward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq;
-  m.take(tokens * config_.hidden);
+  m.take_activation(tokens * config_.hidden);
   for (int i = 0; i < norm_->statistics(); ++i) m.take(tokens);
-  m.take(tokens * 2 * config_.ffn_hidden);
-  m.take(tokens * config_.ffn_hidden);
+  m.take_activation(tokens * 2 * config_.ffn_hidden);
+  m.take_activation(tokens * config_.ffn_hidden);
   down_.count_forward(m, tokens);
 }
 
 void SwigluMlpBlock::count_backward(MemoryMeter& m, std::int64_t samples, std::int64_t seq) const {
   const std::int64_t tokens = samples * seq, width = tokens * config_.hidden,
                      inner = tokens * config_.ffn_hidden;
-  if (config_.dropout > 0) m.take(width);  // dz
-  m.give(inner);                           // a
-  m.take(inner);                           // da
-  if (config_.dropout > 0) m.give(width);
-  m.give(inner);  // da
-  m.give(width);  // h
+  if (config_.dropout > 0) m.take_activation(width);  // dz
+  m.give_activation(inner);                           // a
+  m.take_activation(inner);                           // da
+  if (config_.dropout > 0) m.give_activation(width);
+  m.give_activation(inner);  // da
+  m.give_activation(width);  // h
   gate_up_.count_backward_input(m, tokens);
-  m.give(2 * inner);  // gu
+  m.give_activation(2 * inner);  // gu
   m.scratch(norm_->backward_scratch(tokens));
   for (int i = 0; i < norm_->statistics(); ++i) m.give(tokens);
-  m.give(width);  // x
-  m.give(width);  // dy
+  m.give_activation(width);  // x
+  m.give_activation(width);  // dy
 }
 
 }  // namespace shoal::nn

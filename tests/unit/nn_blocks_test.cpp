@@ -50,7 +50,7 @@ class Blocks : public ::testing::Test {
     nn::Saved saved;
     Result r;
     r.y = module.forward(x, saved, mb);
-    EXPECT_EQ(allocated(saved), module.saved_bytes(samples, seq));
+    EXPECT_EQ(allocated(saved), module.saved_bytes(samples, seq, DType::f32));
     const Tensor given = test::clone(s, dy);
     if (split) {
       r.dx = module.backward_input(given, saved, mb);

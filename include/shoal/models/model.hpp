@@ -39,19 +39,20 @@ class LanguageModel {
   virtual std::unique_ptr<Decoder> decoder(const Stream& stream) = 0;  // must not outlive the model
 
   // Bytes that one microbatch of `samples` samples needs at its peak, beyond parameters, gradients and optimizer
-  // state: saved activations, plus the largest temporaries alive with them.
-  virtual std::int64_t activation_peak_bytes(std::int64_t samples) const = 0;
-  virtual std::int64_t saved_bytes(std::int64_t samples) const = 0;
+  // state: saved activations (of type `activations`), plus the largest temporaries alive with them.
+  virtual std::int64_t activation_peak_bytes(std::int64_t samples, DType activations = DType::f32) const = 0;
+  virtual std::int64_t saved_bytes(std::int64_t samples, DType activations = DType::f32) const = 0;
 };
 
 std::unique_ptr<LanguageModel> make_model(const ModelConfig& config);  // throws ConfigError
 
-// Gives the parameters memory of their own (values, one gradient a part), for use without a bucket engine.
-void bind_parameters(LanguageModel& model, const Stream& stream);
+// Gives the parameters memory of their own (values of `param_dtype`, one f32 gradient a part), for use without a bucket
+// engine.
+void bind_parameters(LanguageModel& model, const Stream& stream, DType param_dtype = DType::f32);
 
 // Initial values by R10, computed on the host, element i of logical tensor l (model order) from
 // RandomKey{seed, Purpose::init, 0, l}.normal(i): N(0, 0.02), residual projections divided by sqrt(2 layers),
-// norms 1, biases 0, padding 0.
+// norms 1, biases 0, padding 0. Values narrower than FP32 are these, rounded once.
 void initialize(LanguageModel& model, std::uint64_t seed, const Stream& stream);
 
 // Text generation: continues `prompt` (at least one token) by `count` tokens, drawn with Purpose::sample from

@@ -82,7 +82,7 @@ class AttentionBlock final : public Module {
   Tensor backward_input(Tensor dy, Saved& saved, const Microbatch& mb) override;
   void backward_weight(Saved& saved, const Microbatch& mb) override;
   Tensor backward(Tensor dy, Saved& saved, const Microbatch& mb) override;
-  std::int64_t saved_bytes(std::int64_t samples, std::int64_t seq) const override;
+  std::int64_t saved_bytes(std::int64_t samples, std::int64_t seq, DType activations) const override;
   void count_forward(MemoryMeter& meter, std::int64_t samples, std::int64_t seq) const override;
   void count_backward(MemoryMeter& meter, std::int64_t samples, std::int64_t seq) const override;
 

@@ -51,7 +51,7 @@ class LmHead {
   Tensor loss(const Tensor& x, const Tensor& targets, const Microbatch& mb) const;  // nothing is saved
   Tensor logits(const Tensor& x, const Microbatch& mb) const;                       // [M, vocab], dense
 
-  std::int64_t saved_bytes(std::int64_t tokens) const;
+  std::int64_t saved_bytes(std::int64_t tokens, DType activations) const;
   void count_forward(MemoryMeter& meter, std::int64_t tokens) const;  // the loss stays on the meter
   void count_backward(MemoryMeter& meter, std::int64_t tokens) const;
 

@@ -34,7 +34,7 @@ class ColumnLinear {
 
   Tensor forward(const Tensor& x, const Microbatch& mb) const;          // [M, in] -> [pieces, M, piece_width]
   Tensor backward_input(const Tensor& dy, const Microbatch& mb) const;  // -> [M, in]
-  // The pieces' terms of it, not yet summed: [pieces, M, in].
+  // The pieces' terms of it, not yet summed: f32 [pieces, M, in].
   Tensor backward_input_terms(const Tensor& dy, const Microbatch& mb) const;
   void backward_weight(const Tensor& x, const Tensor& dy, const Microbatch& mb);
   void count_backward_input(MemoryMeter& meter, std::int64_t tokens) const;  // the result stays on the meter

@@ -39,8 +39,9 @@ class Module {
     backward_weight(saved, mb);
     return dx;
   }
-  // Bytes that forward leaves in `saved`, the input's included, for `samples` samples of `seq` tokens.
-  virtual std::int64_t saved_bytes(std::int64_t samples, std::int64_t seq) const = 0;
+  // Bytes that forward leaves in `saved`, the input's included, for `samples` samples of `seq` tokens and activations
+  // of that type.
+  virtual std::int64_t saved_bytes(std::int64_t samples, std::int64_t seq, DType activations) const = 0;
   // Repeats the allocations and releases of forward and of backward; the input's memory is the caller's in
   // forward, and released in backward with the rest of `saved`.
   virtual void count_forward(MemoryMeter& meter, std::int64_t samples, std::int64_t seq) const = 0;

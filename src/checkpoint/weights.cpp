@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <set>
 #include <vector>
 
 #include "shoal/core/error.hpp"
+#include "shoal/ops/cast.hpp"
 
 namespace shoal::checkpoint {
 namespace {
+
+bool is_weight_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
 
 struct Logical {
   nn::Parameter* parameter;
@@ -22,9 +26,10 @@ std::vector<Logical> logical_tensors(const std::string& path, std::span<nn::Para
   std::vector<Logical> list;
   std::set<std::string> names;
   for (nn::Parameter* p : parameters) {
-    if (!p->value.defined() || p->value.dtype() != DType::f32 || p->value.device().type != DeviceType::cpu)
-      throw CheckpointError(fmt::format("{}: parameter {}: expected an f32 value on cpu, found {}", path,
-                                        p->name, p->value.str()));
+    if (!p->value.defined() || !is_weight_type(p->value.dtype()) || p->value.device().type != DeviceType::cpu)
+      throw CheckpointError(
+          fmt::format("{}: parameter {}: expected an f32, bf16 or f16 value on cpu, found {}", path, p->name,
+                      p->value.str()));
     const shard::Placement& placement = p->placement;
     const std::int64_t stored = static_cast<std::int64_t>(placement.pieces.size()) * placement.piece_numel;
     if (stored != p->value.numel() ||
@@ -66,10 +71,14 @@ void check_fits(const SafetensorsFile& file, const std::vector<Logical>& wanted)
     const auto it = file.tensors().find(info.name);
     if (it == file.tensors().end()) {
       missing.push_back(info.name);
-    } else if (it->second.dtype != DType::f32 || it->second.shape != info.shape) {
-      different.push_back(fmt::format("{} (expected f32{}, found {}{})", info.name, info.shape.str(),
-                                      name(it->second.dtype), it->second.shape.str()));
+      continue;
     }
+    // What is narrower is widened, exactly; what is wider, or of the other 16 bits, would lose bits.
+    const DType have = it->second.dtype, want = l.parameter->value.dtype();
+    const bool fits = have == want || (want == DType::f32 && is_weight_type(have));
+    if (!fits || it->second.shape != info.shape)
+      different.push_back(fmt::format("{} (expected {}{}, found {}{})", info.name, name(want),
+                                      info.shape.str(), name(have), it->second.shape.str()));
   }
   for (const auto& [key, entry] : file.tensors())
     if (!names.contains(key)) unexpected.push_back(key);
@@ -88,13 +97,15 @@ void save_weights(const std::string& path, std::span<nn::Parameter* const> param
   const std::vector<Logical> tensors = logical_tensors(path, parameters);
   std::vector<TensorInfo> infos;
   infos.reserve(tensors.size());
-  for (const Logical& l : tensors) infos.push_back({l.info().name, DType::f32, l.info().shape});
-  std::vector<float> buffer;
+  for (const Logical& l : tensors)
+    infos.push_back({l.info().name, l.parameter->value.dtype(), l.info().shape});
+  std::vector<std::byte> buffer;
   write_safetensors(path, infos, metadata, [&](std::size_t i) {
-    buffer.resize(static_cast<std::size_t>(infos[i].shape.numel()));
+    const std::int64_t element = size_of(infos[i].dtype);
+    buffer.resize(static_cast<std::size_t>(infos[i].shape.numel() * element));
     const nn::Parameter& p = *tensors[i].parameter;
-    shard::gather_logical(p.placement, tensors[i].tensor, p.value.base<float>(), buffer.data(),
-                          p.value.leading_stride());
+    shard::gather_logical_bytes(p.placement, tensors[i].tensor, element, p.value.data(), buffer.data(),
+                                p.value.leading_stride());
     return static_cast<const void*>(buffer.data());
   });
 }
@@ -104,15 +115,20 @@ Metadata load_weights(const std::string& path, std::span<nn::Parameter* const> p
   const std::vector<Logical> tensors = logical_tensors(path, parameters);
   check_fits(file, tensors);
   for (nn::Parameter* p : parameters)
-    for (std::int64_t piece = 0; piece < p->pieces(); ++piece)
-      std::fill_n(p->value.select(piece).as<float>(), p->shape.tail().numel(), 0.0f);
-  std::vector<float> buffer;  // the file's data need not be aligned
+    for (std::int64_t piece = 0; piece < p->pieces(); ++piece) {
+      const Tensor all = p->value.select(piece);
+      std::memset(all.data(), 0, static_cast<std::size_t>(all.nbytes()));
+    }
+  std::vector<std::byte> read, buffer;  // the file's data need not be aligned
   for (const Logical& l : tensors) {
-    const auto bytes = file.bytes(file.at(l.info().name));
-    buffer.resize(bytes.size() / sizeof(float));
-    if (!bytes.empty()) std::memcpy(buffer.data(), bytes.data(), bytes.size());
-    shard::scatter_logical(l.parameter->placement, l.tensor, buffer.data(), l.parameter->value.base<float>(),
-                           l.parameter->value.leading_stride());
+    const SafetensorsFile::Entry& entry = file.at(l.info().name);
+    const auto bytes = file.bytes(entry);
+    const Tensor& value = l.parameter->value;
+    read.assign(bytes.begin(), bytes.end());
+    buffer.resize(static_cast<std::size_t>(entry.shape.numel() * size_of(value.dtype())));
+    ops::cast(entry.dtype, read.data(), value.dtype(), buffer.data(), entry.shape.numel());
+    shard::scatter_logical_bytes(l.parameter->placement, l.tensor, size_of(value.dtype()), buffer.data(),
+                                 value.data(), value.leading_stride());
   }
   return file.metadata();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -119,17 +120,21 @@ Placement Placement::fused_rows(std::vector<LogicalTensor> tensors, std::int64_t
   return placement;
 }
 
-void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical,
-                    std::int64_t piece_stride) {
+void gather_logical_bytes(const Placement& placement, int tensor, std::int64_t element, const void* stored,
+                          void* logical, std::int64_t piece_stride) {
+  const auto* from = static_cast<const std::byte*>(stored);
+  auto* to = static_cast<std::byte*>(logical);
   for_each_run(placement, tensor, piece_stride, [&](std::int64_t s, std::int64_t l, std::int64_t n) {
-    if (n > 0) std::memcpy(logical + l, stored + s, n * sizeof(float));
+    if (n > 0) std::memcpy(to + l * element, from + s * element, static_cast<std::size_t>(n * element));
   });
 }
 
-void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored,
-                     std::int64_t piece_stride) {
+void scatter_logical_bytes(const Placement& placement, int tensor, std::int64_t element, const void* logical,
+                           void* stored, std::int64_t piece_stride) {
+  const auto* from = static_cast<const std::byte*>(logical);
+  auto* to = static_cast<std::byte*>(stored);
   for_each_run(placement, tensor, piece_stride, [&](std::int64_t s, std::int64_t l, std::int64_t n) {
-    if (n > 0) std::memcpy(stored + s, logical + l, n * sizeof(float));
+    if (n > 0) std::memcpy(to + s * element, from + l * element, static_cast<std::size_t>(n * element));
   });
 }
 

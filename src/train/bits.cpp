@@ -26,8 +26,8 @@ std::vector<std::uint8_t> bytes_of(const Stream& stream, const Tensor& t) {
 // Chunk hashes, seeded with the chunk's place in its segment, are added: the sum is the same however the
 // chunks are shared among ranks.
 std::vector<std::int64_t> segment_hashes(const shard::FlatLayout& layout,
-                                         const std::vector<shard::Range>& owned,
-                                         const std::vector<float>& flat) {
+                                         const std::vector<shard::Range>& owned, std::int64_t element,
+                                         const std::vector<std::uint8_t>& flat) {
   std::vector<std::int64_t> hashes;
   for (const shard::Segment& s : layout.segments) {
     std::uint64_t sum = 0;
@@ -37,7 +37,7 @@ std::vector<std::int64_t> segment_hashes(const shard::FlatLayout& layout,
         const std::int64_t end =
             std::min(e + shard::chunk, s.offset + s.numel);  // without the segment's padding
         if (end > e)
-          sum += hash_bytes(flat.data() + e, static_cast<std::size_t>(end - e) * sizeof(float),
+          sum += hash_bytes(flat.data() + e * element, static_cast<std::size_t>((end - e) * element),
                             static_cast<std::uint64_t>(e - s.offset));
       }
     }
@@ -75,8 +75,8 @@ void BitsRecorder::parameters(std::int64_t step, Phase phase, const std::string&
                               const Stream& stream) {
   if (rank_ != 0 && !partitioned) return;
   const std::vector<shard::Range> all = {{0, flat.layout.numel}};
-  std::vector<std::int64_t> hashes =
-      segment_hashes(flat.layout, partitioned ? flat.owned : all, to_host<float>(stream, values));
+  std::vector<std::int64_t> hashes = segment_hashes(flat.layout, partitioned ? flat.owned : all,
+                                                    size_of(values.dtype()), bytes_of(stream, values));
   if (partitioned) {
     const Tensor t = to_device(stream, hashes);
     flat.comm->all_reduce(t);

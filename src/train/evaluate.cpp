@@ -31,6 +31,7 @@ double Trainer::Impl::evaluate() {
     nn::Microbatch mb;
     mb.samples = n;
     mb.seq = seq;
+    mb.dtype = types.compute;
     mb.training = false;
     mb.stream = stream;
     const Tensor loss =

@@ -1,8 +1,10 @@
 // Small arrays between the host and a stream's device.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "shoal/core/tensor.hpp"
+#include "shoal/ops/cast.hpp"
 
 namespace shoal::train {
 
@@ -24,6 +26,19 @@ std::vector<T> to_host(const Stream& stream, const Tensor& t) {
   std::vector<T> v(static_cast<std::size_t>(t.numel()));
   copy(stream, t.flat(), host_view(v));
   stream.synchronize();
+  return v;
+}
+
+inline bool is_training_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
+
+// Of a training type, widened.
+inline std::vector<float> to_host_f32(const Stream& stream, const Tensor& t) {
+  if (t.dtype() == DType::f32) return to_host<float>(stream, t);
+  std::vector<std::uint16_t> narrow(static_cast<std::size_t>(t.numel()));
+  copy(stream, t.flat(), Tensor::from_blob(narrow.data(), {t.numel()}, t.dtype(), Device{}));
+  stream.synchronize();
+  std::vector<float> v(narrow.size());
+  ops::cast(t.dtype(), narrow.data(), DType::f32, v.data(), t.numel());
   return v;
 }
 

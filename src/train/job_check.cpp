@@ -66,7 +66,36 @@ void check_batch(std::int64_t B, std::int64_t V, std::int64_t m, const std::stri
   }
 }
 
+DType type_named(const std::string& name) {
+  return name == "bf16" ? DType::bf16 : name == "fp16" ? DType::f16 : DType::f32;
+}
+
+// Every "auto" becomes what the preset says; what cannot be had together is refused.
+void resolve_precision(Job& job) {
+  auto& p = job.precision;
+  const std::string& preset = job.train.precision;
+  for (std::string* s : {&p.param_dtype, &p.compute_dtype})
+    if (*s == "auto") *s = preset;
+  for (std::string* s : {&p.reduce_dtype, &p.grad_accum_dtype})
+    if (*s == "auto") *s = "fp32";
+  if (p.param_dtype != "fp32" && p.compute_dtype != "fp32" && p.param_dtype != p.compute_dtype)
+    throw ConfigError(
+        fmt::format("precision.param_dtype = \"{}\" with precision.compute_dtype = \"{}\": neither holds the "
+                    "other's numbers; expected the same, or fp32 for one of them",
+                    p.param_dtype, p.compute_dtype));
+  if (job.reproducible.on && p.reduce_dtype != "fp32")
+    throw ConfigError(fmt::format(
+        "precision.reduce_dtype = \"{}\" with reproducible.on = true: sums that are rounded as they "
+        "travel depend on the layout; expected fp32 (docs/numerics.md, R7)",
+        p.reduce_dtype));
+}
+
 }  // namespace
+
+Types types_of(const Job& job) {
+  const auto& p = job.precision;
+  return {type_named(p.param_dtype), type_named(p.compute_dtype), type_named(p.reduce_dtype)};
+}
 
 std::string divisors(std::int64_t n) {
   std::vector<std::int64_t> all;
@@ -120,6 +149,7 @@ Job resolve(const Job& given, int ranks) {
   job.model.tensor = job.reproducible.on ? job.reproducible.tensor : p.tensor;
   job.model = job.model.resolved();
 
+  resolve_precision(job);
   auto& r = job.reproducible;
   if (r.on && r.data % dp != 0) {
     throw ConfigError(fmt::format(

@@ -12,6 +12,17 @@ std::int64_t block(std::int64_t bytes) { return shard::round_up(bytes, 256); }  
 
 }  // namespace
 
+parallel::BucketOptions bucket_options(const Job& job) {
+  const Types types = types_of(job);
+  parallel::BucketOptions o;
+  o.zero = job.parallel.zero;
+  o.reproducible = job.reproducible.on;
+  o.data_shards = job.reproducible.on ? job.reproducible.data : 0;
+  o.param_dtype = types.param;
+  o.reduce_dtype = types.reduce;
+  return o;
+}
+
 MemoryPrediction least_memory(const Job& job, models::LanguageModel& model) {
   const auto sum = [](std::int64_t a, std::int64_t b) {
     std::int64_t out = 0;
@@ -21,7 +32,8 @@ MemoryPrediction least_memory(const Job& job, models::LanguageModel& model) {
   for (const nn::Parameter* p : model.parameters())
     numel = std::min(sum(numel, p->numel()), std::numeric_limits<std::int64_t>::max() / 64);
   MemoryPrediction m;
-  m.parameters = m.gradients = numel * size_of(DType::f32);
+  m.parameters = numel * size_of(types_of(job).param);
+  m.gradients = numel * size_of(DType::f32);
   m.optimizer =
       optim::optimizer_state_bytes(job.optimizer, numel / (job.parallel.zero == 0 ? 1 : job.parallel.data));
   return m;
@@ -30,16 +42,14 @@ MemoryPrediction least_memory(const Job& job, models::LanguageModel& model) {
 MemoryPrediction predict_memory(const Job& job, int ranks, int rank) {
   const auto model = models::make_model(job.model);
   const auto parameters = model->parameters();
-  parallel::BucketOptions buckets;
-  buckets.zero = job.parallel.zero;
-  buckets.reproducible = job.reproducible.on;
-  buckets.data_shards = job.reproducible.on ? job.reproducible.data : 0;
+  const parallel::BucketOptions buckets = bucket_options(job);
+  const Types types = types_of(job);
   MemoryPrediction m;
   m.parameters = parallel::BucketEngine::value_bytes(parameters, ranks, buckets);
-  const std::int64_t numel = m.parameters / size_of(DType::f32);
+  const std::int64_t numel = m.parameters / size_of(types.param);
   m.gradients = parallel::BucketEngine::predicted_bytes(parameters, ranks, rank, buckets);
   m.optimizer = optim::optimizer_state_bytes(job.optimizer, numel / (job.parallel.zero == 0 ? 1 : ranks));
-  m.activations = model->activation_peak_bytes(job.train.micro_batch);
+  m.activations = model->activation_peak_bytes(job.train.micro_batch, types.compute);
   const std::int64_t ids = job.train.micro_batch * job.model.seq * size_of(DType::i32);
   m.other =
       2 * block(ids) + block(job.train.global_batch / ranks / job.train.micro_batch * size_of(DType::f64));

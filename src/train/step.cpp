@@ -57,6 +57,7 @@ nn::Microbatch Trainer::Impl::microbatch(const Local& local, std::int64_t index,
   mb.samples = job.train.micro_batch;
   mb.first_sample = local.first_sample + index * mb.samples;
   mb.seq = job.model.seq;
+  mb.dtype = types.compute;
   mb.accumulate = index % microbatches() != 0;
   mb.loss_scale_over_count = static_cast<float>(1.0 / static_cast<double>(count));
   mb.stream = stream;

@@ -53,11 +53,8 @@ Trainer::Impl::Impl(const Job& given, std::shared_ptr<Communicator> c, TrainerOp
   if (options.on_start && comm->rank() == 0)
     options.on_start(predict_memory(job, comm->size(), comm->rank()));
 
-  parallel::BucketOptions buckets;
-  buckets.zero = job.parallel.zero;
-  buckets.reproducible = job.reproducible.on;
-  buckets.data_shards = job.reproducible.on ? job.reproducible.data : 0;
-  engine = std::make_unique<parallel::BucketEngine>(model->parameters(), comm, buckets, stream);
+  types = types_of(job);
+  engine = std::make_unique<parallel::BucketEngine>(model->parameters(), comm, bucket_options(job), stream);
   if (comm->rank() == 0) models::initialize(*model, job.train.seed, stream);
   engine->broadcast_parameters(0);
   together(*comm, stream, [&] { optimizer = optim::make_optimizer(job.optimizer, engine->flat(), stream); });

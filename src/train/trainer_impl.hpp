@@ -15,7 +15,8 @@
 namespace shoal::train {
 
 struct Trainer::Impl {
-  Job job;  // resolved
+  Job job;      // resolved
+  Types types;  // of it
   std::shared_ptr<Communicator> comm;
   TrainerOptions options;
   std::shared_ptr<Allocator> allocator;  // of this rank alone, so that its peak is this rank's
@@ -60,6 +61,8 @@ struct Trainer::Impl {
                                 const std::vector<double>& shard_sums);
   [[noreturn]] void report_gradient(double norm);
 };
+
+parallel::BucketOptions bucket_options(const Job& resolved);
 
 // Parameters, their gradients and the optimizer's state alone: at once, also for models of absurd sizes, whose bucket
 // plan predict_memory() would have to make.

@@ -82,7 +82,7 @@ TEST(Job, UnknownKeysNameTheNearest) {
   EXPECT_MESSAGE(
       load_job(dir.write("b.toml", "[optimiser]\n"), {}), ConfigError,
       "b.toml:1: unknown section [optimiser]: the nearest is optimizer, of model, data, parallel, comm, "
-      "train, optimizer, reproducible, checkpoint, run");
+      "train, precision, optimizer, reproducible, checkpoint, run");
   EXPECT_MESSAGE(load_job(dir.write("c.toml", "train = 3\n"), {}), ConfigError,
                  "unknown key train (value 3): it is a section, with the keys steps, global_batch, ");
 }
@@ -91,7 +91,7 @@ TEST(Job, UnknownSectionsNameTheSectionsThereAre) {
   EXPECT_MESSAGE(
       job_of({"modle.layers=2"}), ConfigError,
       "unknown key modle.layers (value 2): there is no section modle, only model, data, parallel, "
-      "comm, train, optimizer, reproducible, checkpoint, run: the nearest known key is model.layers");
+      "comm, train, precision, optimizer, reproducible, checkpoint, run: the nearest known key is model.layers");
   EXPECT_MESSAGE(job_of({"optimiser.betas=[0.9, 0.1]"}), ConfigError,
                  "unknown key optimiser.betas (value [0.9, 0.1]): there is no section optimiser, only ");
 }
@@ -178,8 +178,7 @@ TEST(Job, ListedKeysThatAreNotBuiltAreRefusedAsSuch) {
            {"checkpoint.every=10", "checkpoint.every = 10 is not built yet"},
            {"checkpoint.resume=runs/a/checkpoints/5", "is not built yet"},
            {"train.recompute=full", "train.recompute = \"full\" is not built yet"},
-           {"train.precision=bf16", "train.precision = \"bf16\" is not built yet"},
-           {"train.precision=fp16", "train.precision = \"fp16\" is not built yet"},
+           {"precision.grad_accum_dtype=bf16", "precision.grad_accum_dtype = \"bf16\" is not built yet"},
            {"train.device=cuda", "train.device = \"cuda\" is not built yet"},
            {"train.check_replicas=5", "train.check_replicas = 5 is not built yet"},
            {"comm.backend=nccl", "comm.backend = \"nccl\" is not built yet"}})
@@ -206,6 +205,26 @@ TEST(Job, ResolveFillsWhatIsInferred) {
   EXPECT_EQ(logical.train.micro_batch, 2);
   EXPECT_EQ(logical.model.tensor, 2);
   EXPECT_EQ(resolve(job_of({"reproducible.tensor=2"}), 1).model.tensor, 1);  // recorded, not used
+}
+
+TEST(Job, PrecisionPresetsAndWhatOverridesThem) {
+  const auto types = [](const std::vector<std::string>& items) {
+    const Types t = types_of(resolve(job_of(items), 1));
+    return std::vector<DType>{t.param, t.compute, t.reduce};
+  };
+  using V = std::vector<DType>;
+  EXPECT_EQ(types({}), (V{DType::f32, DType::f32, DType::f32}));
+  EXPECT_EQ(types({"train.precision=bf16"}), (V{DType::bf16, DType::bf16, DType::f32}));
+  EXPECT_EQ(types({"train.precision=fp16"}), (V{DType::f16, DType::f16, DType::f32}));
+  EXPECT_EQ(types({"train.precision=bf16", "precision.param_dtype=fp32", "precision.reduce_dtype=bf16"}),
+            (V{DType::f32, DType::bf16, DType::bf16}));
+  EXPECT_EQ(resolve(job_of({"train.precision=bf16"}), 1).precision.grad_accum_dtype, "fp32");
+  EXPECT_MESSAGE(job_of({"train.precision=fp8"}), ConfigError,
+                 "train.precision = \"fp8\": expected one of \"fp32\", \"bf16\", \"fp16\"");
+  EXPECT_MESSAGE(resolve(job_of({"train.precision=bf16", "precision.param_dtype=fp16"}), 1), ConfigError,
+                 "precision.param_dtype = \"fp16\" with precision.compute_dtype = \"bf16\"");
+  EXPECT_MESSAGE(resolve(job_of({"reproducible.on=true", "precision.reduce_dtype=bf16"}), 1), ConfigError,
+                 "precision.reduce_dtype = \"bf16\" with reproducible.on = true");
 }
 
 TEST(Job, ResolveNamesAllFactorsAndWhatWouldDo) {

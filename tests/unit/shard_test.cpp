@@ -124,8 +124,9 @@ TEST(Placement, RefusesWhatDoesNotDivide) {
   EXPECT_MESSAGE(Placement::whole("w", {1, 2, 3}), ConfigError, "w has shape [1, 2, 3]");
   EXPECT_MESSAGE(Placement::fused_rows({{"q", {4, 2}}, {"k", {2, 3}}}, 2), ConfigError,
                  "k [2, 3] cannot be fused with q [4, 2]");
-  EXPECT_MESSAGE(gather_logical(Placement::whole("w", {1}), 1, nullptr, nullptr), ConfigError,
-                 "logical tensor 1 of a placement that has 1");
+  EXPECT_MESSAGE(gather_logical(Placement::whole("w", {1}), 1, static_cast<float*>(nullptr),
+                                static_cast<float*>(nullptr)),
+                 ConfigError, "logical tensor 1 of a placement that has 1");
 }
 
 TEST(FlatLayout, SegmentsStartAtMultiplesOf256) {

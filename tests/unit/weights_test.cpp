@@ -103,7 +103,7 @@ TEST(Weights, ParametersThatCannotBeSavedAreNamed) {
                  "parameter w: its placement has 1 pieces of 4 elements, its value is f32[0, 4] on cpu");
   p.value = {};
   EXPECT_MESSAGE(save_weights(dir / "x", m.list), CheckpointError,
-                 "parameter w: expected an f32 value on cpu, found undefined");
+                 "parameter w: expected an f32, bf16 or f16 value on cpu, found undefined");
   Model twice;
   twice.add("a", Placement::whole("same", {1}));
   twice.add("b", Placement::whole("same", {1}));

@@ -48,13 +48,24 @@ struct Placement {
   static Placement fused_rows(std::vector<LogicalTensor> tensors, std::int64_t pieces);
 };
 
-// Copies FP32 between the stored pieces and one logical tensor (row-major, unpadded). Host memory. Only what
-// the tensor's boxes cover is touched: padding and other tensors of a fused piece stay as they are. Pieces begin
-// piece_stride elements apart (Tensor::leading_stride), or lie one after another where it is not given. Throws
+// Copies elements of so many bytes between the stored pieces and one logical tensor (row-major, unpadded). Host memory.
+// Only what the tensor's boxes cover is touched: padding and other tensors of a fused piece stay as they are. Pieces
+// begin piece_stride elements apart (Tensor::leading_stride), or lie one after another where it is not given. Throws
 // ConfigError when the placement has no such tensor, or pieces would overlap.
-void gather_logical(const Placement& placement, int tensor, const float* stored, float* logical,
-                    std::int64_t piece_stride = -1);
-void scatter_logical(const Placement& placement, int tensor, const float* logical, float* stored,
-                     std::int64_t piece_stride = -1);
+void gather_logical_bytes(const Placement& placement, int tensor, std::int64_t element_bytes,
+                          const void* stored, void* logical, std::int64_t piece_stride = -1);
+void scatter_logical_bytes(const Placement& placement, int tensor, std::int64_t element_bytes,
+                           const void* logical, void* stored, std::int64_t piece_stride = -1);
+
+template <class T>
+void gather_logical(const Placement& placement, int tensor, const T* stored, T* logical,
+                    std::int64_t piece_stride = -1) {
+  gather_logical_bytes(placement, tensor, sizeof(T), stored, logical, piece_stride);
+}
+template <class T>
+void scatter_logical(const Placement& placement, int tensor, const T* logical, T* stored,
+                     std::int64_t piece_stride = -1) {
+  scatter_logical_bytes(placement, tensor, sizeof(T), logical, stored, piece_stride);
+}
 
 }  // namespace shoal::shard

@@ -41,6 +41,12 @@ struct Job {
     std::int64_t check_replicas = 0;
     std::string recompute = "none";
   } train;
+  // Types as "fp32", "bf16", "fp16"; "auto": as the preset train.precision says (docs/numerics.md).
+  struct Precision {
+    std::string param_dtype = "auto", compute_dtype = "auto", reduce_dtype = "auto",
+                grad_accum_dtype = "auto";
+    std::string master_weights = "fp32";  // | "none": stochastic rounding
+  } precision;
   optim::OptimizerConfig optimizer;
   optim::ScheduleConfig schedule;
   struct Reproducible {
@@ -65,6 +71,12 @@ Job load_job(const std::string& path, const std::vector<std::string>& overrides)
 // Fills what is inferred from the rank count and checks every division, naming all factors and which values
 // would do.
 Job resolve(const Job& job, int ranks);
+
+// What a resolved job computes in.
+struct Types {
+  DType param, compute, reduce;
+};
+Types types_of(const Job& resolved);
 
 // Lines for the user on what a resolved job asks for and will not, or not quite, have. The Trainer logs them on
 // rank 0.

@@ -10,44 +10,10 @@
 
 #include "shoal/core/error.hpp"
 #include "shoal/core/hash.hpp"
+#include "train/hashes.hpp"
 #include "train/host.hpp"
 
 namespace shoal::train {
-namespace {
-
-// The bytes of a tensor, on the host.
-std::vector<std::uint8_t> bytes_of(const Stream& stream, const Tensor& t) {
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(t.nbytes()));
-  copy(stream, t, Tensor::from_blob(bytes.data(), t.shape(), t.dtype(), Device{}));
-  stream.synchronize();
-  return bytes;
-}
-
-// Chunk hashes, seeded with the chunk's place in its segment, are added: the sum is the same however the
-// chunks are shared among ranks.
-std::vector<std::int64_t> segment_hashes(const shard::FlatLayout& layout,
-                                         const std::vector<shard::Range>& owned, std::int64_t element,
-                                         const std::vector<std::uint8_t>& flat) {
-  std::vector<std::int64_t> hashes;
-  for (const shard::Segment& s : layout.segments) {
-    std::uint64_t sum = 0;
-    for (const shard::Range& r : owned) {
-      const std::int64_t first = std::max(r.first, s.offset), last = std::min(r.last, s.offset + s.padded());
-      for (std::int64_t e = first; e < last; e += shard::chunk) {
-        const std::int64_t end =
-            std::min(e + shard::chunk, s.offset + s.numel);  // without the segment's padding
-        if (end > e)
-          sum += hash_bytes(flat.data() + e * element, static_cast<std::size_t>((end - e) * element),
-                            static_cast<std::uint64_t>(e - s.offset));
-      }
-    }
-    hashes.push_back(static_cast<std::int64_t>(sum));
-  }
-  return hashes;
-}
-
-}  // namespace
-
 BitsRecorder::BitsRecorder(const std::string& run_dir, int rank)
     : path_(fmt::format("{}/bits/rank-{}.jsonl", run_dir, rank)), out_(path_), rank_(rank) {
   if (!out_) throw ConfigError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
@@ -75,8 +41,8 @@ void BitsRecorder::parameters(std::int64_t step, Phase phase, const std::string&
                               const Stream& stream) {
   if (rank_ != 0 && !partitioned) return;
   const std::vector<shard::Range> all = {{0, flat.layout.numel}};
-  std::vector<std::int64_t> hashes = segment_hashes(flat.layout, partitioned ? flat.owned : all,
-                                                    size_of(values.dtype()), bytes_of(stream, values));
+  std::vector<std::int64_t> hashes =
+      segment_hashes(flat.layout, partitioned ? flat.owned : all, values, stream);
   if (partitioned) {
     const Tensor t = to_device(stream, hashes);
     flat.comm->all_reduce(t);

@@ -166,9 +166,10 @@ const std::vector<Key>& job_keys() {
        .min = 0},
       {.name = "train.check_replicas",
        .ref = SHOAL_REF(train.check_replicas),
-       .doc = "steps between comparisons of replicated tensors; 0: none",
-       .min = 0,
-       .built = {"0"}},
+       .doc = "steps between comparisons of what ranks hold alike (parameters, and the optimizer's state "
+              "where it is not "
+              "sharded), which are also made at the end; 0: none",
+       .min = 0},
       {.name = "train.recompute",
        .ref = SHOAL_REF(train.recompute),
        .doc = "what backward computes again instead of keeping",

@@ -99,6 +99,8 @@ void Trainer::Impl::run() {
   while (batch < steps) {
     Metrics metrics = step();
     const bool due = batch == steps || (every > 0 && batch % every == 0);
+    if (const std::int64_t n = job.train.check_replicas; n > 0 && (batch == steps || batch % n == 0))
+      check_replicas();
     if (data->val && due) metrics.val_loss = evaluate();
     if (records) records->write(metrics);
     if (options.on_step && comm->rank() == 0) options.on_step(metrics);

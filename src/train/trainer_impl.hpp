@@ -51,6 +51,7 @@ struct Trainer::Impl {
                                        std::int64_t count);  // loss sum of each microbatch
   Metrics step();
   double evaluate();
+  void check_replicas();  // collective; throws on all ranks alike
   void run();
   void save_weights(const std::string& path);
   std::int64_t peak_bytes() const;

@@ -180,7 +180,6 @@ TEST(Job, ListedKeysThatAreNotBuiltAreRefusedAsSuch) {
            {"train.recompute=full", "train.recompute = \"full\" is not built yet"},
            {"precision.grad_accum_dtype=bf16", "precision.grad_accum_dtype = \"bf16\" is not built yet"},
            {"train.device=cuda", "train.device = \"cuda\" is not built yet"},
-           {"train.check_replicas=5", "train.check_replicas = 5 is not built yet"},
            {"comm.backend=nccl", "comm.backend = \"nccl\" is not built yet"}})
     EXPECT_MESSAGE(job_of({item}), ConfigError, text);
 }

@@ -17,29 +17,61 @@ constexpr int64_t tile_row = q_tile + 16;  // floats a row of a tile takes: rows
 SHOAL_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 SHOAL_INLINE int64_t round16(int64_t n) { return (n + 15) / 16 * 16; }
 
-SHOAL_INLINE float* head_rows(const HeadsArgs& v, const AttentionArgs& g, int64_t sample, int64_t head) {
-  return v.base + head / v.heads_per_piece * v.piece + sample * g.seq * v.row + v.column +
+template <class T>
+SHOAL_INLINE T* head_rows(const HeadsArgs& v, const AttentionArgs& g, int64_t sample, int64_t head) {
+  return static_cast<T*>(v.base) + head / v.heads_per_piece * v.piece + sample * g.seq * v.row + v.column +
          head % v.heads_per_piece * g.head_dim;
 }
 
 // dst[r][0 .. round16(cols)) = src[r] * factor, zero beyond cols.
-SHOAL_INLINE void copy_padded(const float* src, int64_t lds, int64_t rows, int64_t cols, float factor,
-                              float* dst, int64_t ldd) {
+template <class T>
+SHOAL_INLINE void copy_padded(const T* src, int64_t lds, int64_t rows, int64_t cols, float factor, float* dst,
+                              int64_t ldd) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; c += lanes) {
-      const float* s = src + r * lds + c;
+      const T* s = src + r * lds + c;
       store(dst + r * ldd + c, (c + lanes <= cols ? load(s) : load_partial(s, cols - c)) * set1(factor));
     }
 }
 
 // dst[c][r] = src[r][c] * factor for r < rows, zero for rows <= r < q_tile.
-SHOAL_INLINE void copy_transposed(const float* src, int64_t lds, int64_t rows, int64_t cols, float factor,
+template <class T>
+SHOAL_INLINE void copy_transposed(const T* src, int64_t lds, int64_t rows, int64_t cols, float factor,
                                   float* dst) {
-  pack_transposed(src, lds, rows, cols, dst, tile_row);
+  if constexpr (sizeof(T) == sizeof(float))
+    pack_transposed(src, lds, rows, cols, dst, tile_row);
+  else
+    pack_transposed_as<T>(src, lds, rows, cols, dst, tile_row);
   for (int64_t c = 0; c < cols; ++c) {
     float* d = dst + c * tile_row;
     for (int64_t r = rows; r < q_tile; ++r) d[r] = 0.0f;
     for (int64_t r = 0; r < q_tile; r += lanes) store(d + r, load(d + r) * set1(factor));
+  }
+}
+
+// dst[r][c] = src[r][c], rounded once to T.
+template <class T>
+SHOAL_INLINE void store_rows(const float* src, int64_t lds, int64_t rows, int64_t cols, T* dst, int64_t ldd) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; c += lanes) {
+      const vf x = load(src + r * lds + c);
+      if (c + lanes <= cols)
+        store(dst + r * ldd + c, x);
+      else
+        store_partial(dst + r * ldd + c, x, cols - c);
+    }
+}
+
+// dst[c][r] = src[r][c], rounded once to T; `wide` is room for [cols][rows] floats, its rows a multiple of 16 apart.
+template <class T>
+SHOAL_INLINE void store_transposed(const float* src, int64_t lds, int64_t rows, int64_t cols, T* dst,
+                                   int64_t ldd, float* wide) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    pack_transposed(src, lds, rows, cols, dst, ldd);
+  } else {
+    const int64_t ldw = round16(rows) + 16;
+    pack_transposed(src, lds, rows, cols, wide, ldw);
+    store_rows(wide, ldw, cols, rows, dst, ldd);
   }
 }
 

@@ -35,8 +35,19 @@ static constexpr MatmulPlan matmul_plan(int64_t m, int64_t n, int64_t k) {
           true};
 }
 
-// Floats of scratch that a thread needs for a packed product.
+// Operands or results of 16 bits are always packed, into FP32 tiles, whatever M is.
+static constexpr MatmulPlan matmul_half_plan(int64_t m, int64_t n, int64_t k) {
+  const int64_t n_tile = equal_part(n, matmul_max_n, 16), n_tiles = (n + n_tile - 1) / n_tile;
+  const int64_t most = m * n_tiles >= 1024 ? matmul_max_m : matmul_max_m / 2;
+  return {m < most ? (m < 1 ? 1 : m) : most, n_tile, equal_part(k, matmul_max_k, 16), true};
+}
+
+// Rows of C that a packed tile of B serves where C is kept in scratch until it is summed and rounded: 1.6 MB of it.
+constexpr int64_t matmul_group_rows = 1024;
+
+// Floats of scratch that a thread needs for a packed product, and beyond it for such rows of C.
 constexpr int64_t matmul_scratch =
     matmul_max_k * (matmul_max_n + matmul_pad) + matmul_max_m * (matmul_max_k + matmul_pad);
+constexpr int64_t matmul_group_scratch = matmul_group_rows * (matmul_max_n + matmul_pad);
 
 }  // namespace shoal::kernels

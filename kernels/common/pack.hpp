@@ -1,8 +1,9 @@
 // Copies of matrix tiles, straight and transposed. A transposing copy reads whole cache lines (8 rows x 16
 // columns) because the source's rows are often a power of two apart, where each extra visit of a line is a
-// cache miss. Included only by kernels/cpu/*.cpp; everything has internal linkage.
+// cache miss. Sources may be stored in 16 bits: tiles are always FP32. Included only by kernels/cpu/*.cpp; everything
+// has internal linkage.
 #pragma once
-#include "kernels/common/vec.hpp"
+#include "kernels/common/storage.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
@@ -64,6 +65,45 @@ SHOAL_INLINE void pack_transposed(const float* src, int64_t lds, int64_t rows, i
   }
   for (int64_t r = whole; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) dst[c * ldd + r] = src[r * lds + c];
+}
+
+// As R reads it: a wider source is rounded to R first.
+template <class R, class T>
+SHOAL_INLINE vf load_as(const T* p) {
+  if constexpr (sizeof(T) > sizeof(R)) return rounded<R>(load(p));
+  return load(p);
+}
+template <class R, class T>
+SHOAL_INLINE vf load_as(const T* p, int64_t n) {
+  if constexpr (sizeof(T) > sizeof(R)) return rounded<R>(load_partial(p, n));
+  return load_partial(p, n);
+}
+
+// dst[r][c] = src[r][c] as R reads it.
+template <class R, class T>
+SHOAL_INLINE void pack_rows_as(const T* src, int64_t lds, int64_t rows, int64_t cols, float* dst,
+                               int64_t ldd) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* s = src + r * lds;
+    float* d = dst + r * ldd;
+    int64_t c = 0;
+    for (; c + lanes <= cols; c += lanes) store(d + c, load_as<R>(s + c));
+    if (c < cols) store_partial(d + c, load_as<R>(s + c, cols - c), cols - c);
+  }
+}
+
+// dst[c][r] = src[r][c] as R reads it: eight rows at a time are widened to where they are transposed from.
+template <class R, class T>
+SHOAL_INLINE void pack_transposed_as(const T* src, int64_t lds, int64_t rows, int64_t cols, float* dst,
+                                     int64_t ldd) {
+  constexpr int64_t strip = 64, row = strip + lanes;
+  float wide[8 * row];
+  for (int64_t r = 0; r < rows; r += 8)
+    for (int64_t c = 0; c < cols; c += strip) {
+      const int64_t height = rows - r < 8 ? rows - r : 8, width = cols - c < strip ? cols - c : strip;
+      pack_rows_as<R>(src + r * lds + c, lds, height, width, wide, row);
+      pack_transposed(wide, row, height, width, dst + c * ldd + r, ldd);
+    }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace shoal::kernels::SHOAL_ISA {
 namespace {
 
 struct ForwardTiles {
-  float *k, *v, *q, *o, *s, *words, *rows;
+  float *k, *v, *q, *o, *s, *words, *rows, *wide;  // wide: where 16-bit results are transposed
   float most[q_tile], sum[q_tile], shrink[q_tile];
 };
 
@@ -48,6 +48,7 @@ SHOAL_INLINE void softmax_step(const AttentionArgs& g, ForwardTiles& t, int64_t 
     }
 }
 
+template <class T>
 void forward_unit(const AttentionArgs& g, int64_t sample, int64_t head, float* scratch) {
   const int64_t dim = g.head_dim, padded = round16(dim) + 16;
   ForwardTiles t;
@@ -58,12 +59,13 @@ void forward_unit(const AttentionArgs& g, int64_t sample, int64_t head, float* s
   t.s = t.o + dim * tile_row;
   t.words = t.s + k_tile * tile_row;
   t.rows = t.words + k_tile * tile_row;
+  t.wide = t.rows + k_tile * tile_row;
   const int64_t kv_head = head / (g.heads / g.kv_heads);
-  copy_padded(head_rows(g.k, g, sample, kv_head), g.k.row, g.seq, dim, 1.0f, t.k, padded);
-  copy_padded(head_rows(g.v, g, sample, kv_head), g.v.row, g.seq, dim, 1.0f, t.v, padded);
+  copy_padded(head_rows<T>(g.k, g, sample, kv_head), g.k.row, g.seq, dim, 1.0f, t.k, padded);
+  copy_padded(head_rows<T>(g.v, g, sample, kv_head), g.v.row, g.seq, dim, 1.0f, t.v, padded);
   for (int64_t q0 = 0; q0 < g.seq; q0 += q_tile) {
     const int64_t queries = least(q_tile, g.seq - q0), columns = round16(queries);
-    copy_transposed(head_rows(g.q, g, sample, head) + q0 * g.q.row, g.q.row, queries, dim, g.scale, t.q);
+    copy_transposed(head_rows<T>(g.q, g, sample, head) + q0 * g.q.row, g.q.row, queries, dim, g.scale, t.q);
     for (int64_t c = 0; c < q_tile; c += lanes) {
       store(t.most + c, set1(-__builtin_inff()));
       store(t.sum + c, set1(0.0f));
@@ -88,7 +90,8 @@ void forward_unit(const AttentionArgs& g, int64_t sample, int64_t head, float* s
         store(o, load(o) / sum);
       }
     }
-    pack_transposed(t.o, tile_row, dim, queries, head_rows(g.o, g, sample, head) + q0 * g.o.row, g.o.row);
+    store_transposed(t.o, tile_row, dim, queries, head_rows<T>(g.o, g, sample, head) + q0 * g.o.row, g.o.row,
+                     t.wide);
     float* lse = g.lse + (sample * g.heads + head) * g.seq + q0;
     for (int64_t i = 0; i < queries; ++i) lse[i] = t.most[i] + __builtin_logf(t.sum[i]);
   }
@@ -97,13 +100,15 @@ void forward_unit(const AttentionArgs& g, int64_t sample, int64_t head, float* s
 }  // namespace
 
 int attention_forward(const AttentionArgs& g) {
-  const int64_t dim = g.head_dim,
-                floats = 2 * g.seq * (round16(dim) + 16) + (2 * dim + 3 * k_tile) * tile_row;
+  const int64_t dim = g.head_dim, padded = round16(dim) + 16,
+                floats = 2 * g.seq * padded + (2 * dim + 3 * k_tile) * tile_row +
+                         (g.type == Storage::f32 ? 0 : q_tile * padded);
   int error = 0;
   parallel_for(g.samples * g.heads, g.samples * g.heads * g.seq * g.seq * dim, [&](int64_t unit) {
     float* scratch = thread_scratch(floats);
     if (scratch)
-      forward_unit(g, unit / g.heads, unit % g.heads, scratch);
+      with_storage(
+          g.type, [&](auto* t) { forward_unit<__typeof__(*t)>(g, unit / g.heads, unit % g.heads, scratch); });
     else
       __atomic_store_n(&error, -1, __ATOMIC_RELAXED);
   });

@@ -17,11 +17,12 @@ struct BackwardTiles {
   float *q, *d_o;                // [queries][dim], rows of `padded`; q scaled
   float *qt, *d_ot, *dqt;        // [dim][queries]
   float *p, *ds, *words, *rows;  // [keys][queries]
+  float* wide;                   // [queries][dim], where a 16-bit dQ is transposed
   float lse[q_tile], delta[q_tile];
 };
 
 int64_t tile_floats(const AttentionArgs& g, int64_t padded) {
-  return 2 * g.seq * padded + 2 * q_tile * padded + (3 * g.head_dim + 4 * k_tile) * tile_row;
+  return 2 * g.seq * padded + 3 * q_tile * padded + (3 * g.head_dim + 4 * k_tile) * tile_row;
 }
 
 // P and dP of one group of 16 queries to (dropped) P and dS, zero for keys [n, keys).
@@ -62,14 +63,15 @@ SHOAL_INLINE void add_key_gradient(const float* tile, const float* rows, int64_t
 }
 
 // One query head; dk and dv [seq][padded] are added to.
+template <class T>
 void backward_head(const AttentionArgs& g, BackwardTiles& t, int64_t sample, int64_t head, int64_t padded,
                    float* dk, float* dv) {
   const int64_t dim = g.head_dim, dim16 = round16(dim);
   for (int64_t q0 = 0; q0 < g.seq; q0 += q_tile) {
     const int64_t queries = least(q_tile, g.seq - q0), columns = round16(queries);
-    const float* q = head_rows(g.q, g, sample, head) + q0 * g.q.row;
-    const float* o = head_rows(g.o, g, sample, head) + q0 * g.o.row;
-    const float* d_o = head_rows(g.d_o, g, sample, head) + q0 * g.d_o.row;
+    const T* q = head_rows<T>(g.q, g, sample, head) + q0 * g.q.row;
+    const T* o = head_rows<T>(g.o, g, sample, head) + q0 * g.o.row;
+    const T* d_o = head_rows<T>(g.d_o, g, sample, head) + q0 * g.d_o.row;
     const float* lse = g.lse + (sample * g.heads + head) * g.seq + q0;
     copy_padded(q, g.q.row, queries, dim, g.scale, t.q, padded);
     copy_padded(d_o, g.d_o.row, queries, dim, 1.0f, t.d_o, padded);
@@ -104,11 +106,12 @@ void backward_head(const AttentionArgs& g, BackwardTiles& t, int64_t sample, int
         float* x = t.dqt + d * tile_row + c;
         store(x, load(x) * set1(g.scale));
       }
-    pack_transposed(t.dqt, tile_row, dim, queries, head_rows(g.dq, g, sample, head) + q0 * g.dq.row,
-                    g.dq.row);
+    store_transposed(t.dqt, tile_row, dim, queries, head_rows<T>(g.dq, g, sample, head) + q0 * g.dq.row,
+                     g.dq.row, t.wide);
   }
 }
 
+template <class T>
 void backward_unit(const AttentionArgs& g, int64_t sample, int64_t kv_head, int64_t runs_most,
                    float* scratch) {
   const int64_t dim = g.head_dim, padded = round16(dim) + 16, group = g.heads / g.kv_heads;
@@ -118,7 +121,8 @@ void backward_unit(const AttentionArgs& g, int64_t sample, int64_t kv_head, int6
   t.v = t.k + one;
   t.q = t.v + one;
   t.d_o = t.q + q_tile * padded;
-  t.qt = t.d_o + q_tile * padded;
+  t.wide = t.d_o + q_tile * padded;
+  t.qt = t.wide + q_tile * padded;
   t.d_ot = t.qt + dim * tile_row;
   t.dqt = t.d_ot + dim * tile_row;
   t.p = t.dqt + dim * tile_row;
@@ -126,8 +130,8 @@ void backward_unit(const AttentionArgs& g, int64_t sample, int64_t kv_head, int6
   t.words = t.ds + k_tile * tile_row;
   t.rows = t.words + k_tile * tile_row;
   float* sums = t.rows + k_tile * tile_row;  // [runs][dK, dV][seq][padded]
-  copy_padded(head_rows(g.k, g, sample, kv_head), g.k.row, g.seq, dim, 1.0f, t.k, padded);
-  copy_padded(head_rows(g.v, g, sample, kv_head), g.v.row, g.seq, dim, 1.0f, t.v, padded);
+  copy_padded(head_rows<T>(g.k, g, sample, kv_head), g.k.row, g.seq, dim, 1.0f, t.k, padded);
+  copy_padded(head_rows<T>(g.v, g, sample, kv_head), g.v.row, g.seq, dim, 1.0f, t.v, padded);
   int64_t runs = 0;  // of heads in one query piece
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     if (head == kv_head * group || head % g.q.heads_per_piece == 0) {
@@ -135,7 +139,7 @@ void backward_unit(const AttentionArgs& g, int64_t sample, int64_t kv_head, int6
       ++runs;
     }
     float* dk = sums + 2 * one * (runs - 1);
-    backward_head(g, t, sample, head, padded, dk, dk + one);
+    backward_head<T>(g, t, sample, head, padded, dk, dk + one);
   }
   for (int64_t step = 1; step < runs; step *= 2)  // the tree
     for (int64_t i = 0; i + step < runs; i += 2 * step)
@@ -143,8 +147,8 @@ void backward_unit(const AttentionArgs& g, int64_t sample, int64_t kv_head, int6
         float* to = sums + 2 * one * i + x;
         store(to, load(to) + load(to + 2 * one * step));
       }
-  pack_rows(sums, padded, g.seq, dim, head_rows(g.dk, g, sample, kv_head), g.dk.row);
-  pack_rows(sums + one, padded, g.seq, dim, head_rows(g.dv, g, sample, kv_head), g.dv.row);
+  store_rows(sums, padded, g.seq, dim, head_rows<T>(g.dk, g, sample, kv_head), g.dk.row);
+  store_rows(sums + one, padded, g.seq, dim, head_rows<T>(g.dv, g, sample, kv_head), g.dv.row);
 }
 
 }  // namespace
@@ -158,7 +162,9 @@ int attention_backward(const AttentionArgs& g) {
   parallel_for(g.samples * g.kv_heads, g.samples * g.heads * g.seq * g.seq * g.head_dim, [&](int64_t unit) {
     float* scratch = thread_scratch(floats);
     if (scratch)
-      backward_unit(g, unit / g.kv_heads, unit % g.kv_heads, runs, scratch);
+      with_storage(g.type, [&](auto* t) {
+        backward_unit<__typeof__(*t)>(g, unit / g.kv_heads, unit % g.kv_heads, runs, scratch);
+      });
     else
       __atomic_store_n(&error, -1, __ATOMIC_RELAXED);
   });

@@ -5,7 +5,7 @@
 #include "kernels/cpu/bias.hpp"
 
 #include "kernels/common/parallel.hpp"
-#include "kernels/common/vec.hpp"
+#include "kernels/common/storage.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
@@ -26,18 +26,17 @@ SHOAL_INLINE void sum_tree(int64_t leaves, int nv, vf (*stack)[width], const Lea
   }
 }
 
-}  // namespace
-
-void bias_backward(const float* dy, float* db, int64_t db_piece, int64_t pieces, int64_t m, int64_t n,
-                   bool accumulate) {
+template <class T>
+void sum_rows(const T* dy, float* db, int64_t db_piece, int64_t pieces, int64_t m, int64_t n,
+              bool accumulate) {
   const int64_t strip = width * lanes, strips = (n + strip - 1) / strip;
   parallel_for(pieces * strips, pieces * m * n, [=](int64_t job) {
     const int64_t piece = job / strips, begin = job % strips * strip,
                   end = begin + strip < n ? begin + strip : n;
-    const float* from = dy + piece * m * n;
+    const T* from = dy + piece * m * n;
     float* to = db + piece * db_piece;
     const int nv = static_cast<int>((end - begin + lanes - 1) / lanes);
-    const auto get = [&](const float* row, int v) {
+    const auto get = [&](const auto* row, int v) {
       const int64_t c = begin + v * lanes;
       return c + lanes <= end ? load(row + c) : load_partial(row + c, end - c);
     };
@@ -60,20 +59,32 @@ void bias_backward(const float* dy, float* db, int64_t db_piece, int64_t pieces,
   });
 }
 
-void tree_sum(const float* x, float* y, int64_t leaves, int64_t n) {
-  parallel_blocks(n, 4096, leaves * n, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += lanes) {
-      const bool whole = i + lanes <= end;
-      vf stack[max_levels][width];
-      stack[0][0] = set1(0.0f);
-      sum_tree(leaves, 1, stack, [&](int64_t leaf, vf* sum) {
-        sum[0] = whole ? load(x + leaf * n + i) : load_partial(x + leaf * n + i, end - i);
-      });
-      if (whole)
-        store(y + i, stack[0][0]);
-      else
-        store_partial(y + i, stack[0][0], end - i);
-    }
+}  // namespace
+
+void bias_backward(Storage type, const void* dy, float* db, int64_t db_piece, int64_t pieces, int64_t m,
+                   int64_t n, bool accumulate) {
+  with_storage(type, [=](auto* t) {
+    sum_rows(static_cast<const __typeof__(*t)*>(dy), db, db_piece, pieces, m, n, accumulate);
+  });
+}
+
+void tree_sum(const float* x, Storage type, void* y, int64_t leaves, int64_t n) {
+  with_storage(type, [=](auto* t) {
+    auto* to = static_cast<__typeof__(t)>(y);
+    parallel_blocks(n, 4096, leaves * n, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += lanes) {
+        const bool whole = i + lanes <= end;
+        vf stack[max_levels][width];
+        stack[0][0] = set1(0.0f);
+        sum_tree(leaves, 1, stack, [&](int64_t leaf, vf* sum) {
+          sum[0] = whole ? load(x + leaf * n + i) : load_partial(x + leaf * n + i, end - i);
+        });
+        if (whole)
+          store(to + i, stack[0][0]);
+        else
+          store_partial(to + i, stack[0][0], end - i);
+      }
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/common/columns.hpp"
 #include "kernels/common/parallel.hpp"
+#include "kernels/common/scratch.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
@@ -46,12 +47,13 @@ inline int64_t valid_columns(const CrossEntropyArgs& a, int64_t p) {
   return left < 0 ? 0 : left < a.width ? left : a.width;
 }
 
-float row_max(const CrossEntropyArgs& a, int64_t row) {
+template <class T>
+float row_max(const CrossEntropyArgs& a, const T* logits, int64_t row) {
   const vf lowest = set1(-__builtin_inff());
   // Four, so that comparisons do not wait for one another; a maximum does not depend on the order.
   vf m[4] = {lowest, lowest, lowest, lowest};
   for (int64_t p = 0; p < a.pieces; ++p) {
-    const float* x = a.logits + (p * a.rows + row) * a.width;
+    const T* x = logits + (p * a.rows + row) * a.width;
     const int64_t n = valid_columns(a, p);
     int64_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes)
@@ -62,8 +64,8 @@ float row_max(const CrossEntropyArgs& a, int64_t row) {
 }
 
 // The sum of e^(x - top) over columns [0, n); writes the exponentials to e where e is not null.
-template <bool keep>
-float piece_sum(const float* x, float* e, int64_t n, float top) {
+template <bool keep, class T>
+float piece_sum(const T* x, float* e, int64_t n, float top) {
   TreeSum<float> tree;
   for (int64_t begin = 0; begin < n; begin += block) {
     const int64_t end = begin + block < n ? begin + block : n;
@@ -79,48 +81,90 @@ float piece_sum(const float* x, float* e, int64_t n, float top) {
   return tree.sum();
 }
 
-template <bool gradient>
-void row_loss(const CrossEntropyArgs& a, int64_t row) {
+inline float scalar(float x) { return x; }
+template <class T>
+inline float scalar(T x) {
+  float v[lanes];
+  store(v, load_partial(&x, 1));
+  return v[0];
+}
+
+// exponentials: room for [pieces, width] FP32 numbers where the gradient is of 16 bits, else not used: FP32 gradients
+// keep them where they will be.
+template <bool gradient, class T>
+void row_loss(const CrossEntropyArgs& a, const T* logits, T* dlogits, int64_t row, float* exponentials) {
+  constexpr bool in_place = sizeof(T) == sizeof(float);
   const int32_t target = a.targets[row];
   if (target == a.ignored) {
     a.loss[row] = 0.0f;
     if constexpr (gradient)
       for (int64_t p = 0; p < a.pieces; ++p)
-        memset(a.dlogits + (p * a.rows + row) * a.width, 0, sizeof(float) * static_cast<size_t>(a.width));
+        memset(dlogits + (p * a.rows + row) * a.width, 0, sizeof(T) * static_cast<size_t>(a.width));
     return;
   }
-  const int64_t at = (target / a.width * a.rows + row) * a.width + target % a.width;
-  const float target_logit = a.logits[at];  // before the gradient may overwrite it
-  const float top = row_max(a, row);
+  const auto kept = [&](int64_t p) {  // of piece p
+    if constexpr (!gradient)
+      return static_cast<float*>(nullptr);
+    else if constexpr (in_place)
+      return dlogits + (p * a.rows + row) * a.width;
+    else
+      return exponentials + p * a.width;
+  };
+  const int64_t piece = target / a.width, column = target % a.width;
+  const float target_logit =
+      scalar(logits[(piece * a.rows + row) * a.width + column]);  // dlogits may be logits
+  const float top = row_max(a, logits, row);
   TreeSum<float> tree;
-  for (int64_t p = 0; p < a.pieces; ++p) {
-    const int64_t offset = (p * a.rows + row) * a.width;
-    tree.push(piece_sum<gradient>(a.logits + offset, gradient ? a.dlogits + offset : nullptr,
-                                  valid_columns(a, p), top));
-  }
+  for (int64_t p = 0; p < a.pieces; ++p)
+    tree.push(piece_sum<gradient>(logits + (p * a.rows + row) * a.width, kept(p), valid_columns(a, p), top));
   const float sum = tree.sum();
   a.loss[row] = __builtin_logf(sum) + (top - target_logit);
   if constexpr (gradient) {
     const vf factor = set1(a.scale / sum);
     for (int64_t p = 0; p < a.pieces; ++p) {
-      float* d = a.dlogits + (p * a.rows + row) * a.width;
+      T* d = dlogits + (p * a.rows + row) * a.width;
+      float* e = kept(p);
       const int64_t n = valid_columns(a, p);
-      over_columns(0, n, [=](int64_t i, auto part) { part.put(d + i, part.get(d + i) * factor); });
-      memset(d + n, 0, sizeof(float) * static_cast<size_t>(a.width - n));
+      if constexpr (!in_place)
+        if (p == piece) e[column] = e[column] * (a.scale / sum) - a.scale;  // FP32, rounded once below
+      over_columns(0, n, [=](int64_t i, auto part) { part.put(d + i, part.get(e + i) * factor); });
+      if constexpr (in_place)
+        if (p == piece) d[column] = d[column] - a.scale;
+      if constexpr (!in_place)
+        if (p == piece) {
+          T one[lanes];
+          store(one, set1(e[column]));
+          d[column] = one[0];
+        }
+      memset(d + n, 0, sizeof(T) * static_cast<size_t>(a.width - n));
     }
-    a.dlogits[at] = a.dlogits[at] - a.scale;
   }
+}
+
+template <class T>
+int rows_loss(const CrossEntropyArgs& a) {
+  const T* logits = static_cast<const T*>(a.logits);
+  T* dlogits = static_cast<T*>(a.dlogits);
+  const int64_t columns = a.pieces * a.width;
+  const int64_t rows_a_block = columns < 8192 ? 8192 / (columns > 0 ? columns : 1) : 1;
+  int error = 0;
+  parallel_blocks(a.rows, rows_a_block, a.rows * columns * 16, [&](int64_t begin, int64_t end) {
+    float* room = nullptr;
+    if (sizeof(T) != sizeof(float) && dlogits != nullptr && (room = thread_scratch(columns)) == nullptr) {
+      __atomic_store_n(&error, -1, __ATOMIC_RELAXED);
+      return;
+    }
+    for (int64_t row = begin; row < end; ++row)
+      dlogits != nullptr ? row_loss<true>(a, logits, dlogits, row, room)
+                         : row_loss<false>(a, logits, dlogits, row, room);
+  });
+  return error;
 }
 
 }  // namespace
 
-void cross_entropy(const CrossEntropyArgs& a) {
-  const int64_t columns = a.pieces * a.width;
-  const int64_t rows_a_block = columns < 8192 ? 8192 / (columns > 0 ? columns : 1) : 1;
-  parallel_blocks(a.rows, rows_a_block, a.rows * columns * 16, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      a.dlogits != nullptr ? row_loss<true>(a, row) : row_loss<false>(a, row);
-  });
+int cross_entropy(const CrossEntropyArgs& a) {
+  return with_storage(a.type, [&](auto* t) { return rows_loss<__typeof__(*t)>(a); });
 }
 
 double sum_f64(const float* x, int64_t n) {

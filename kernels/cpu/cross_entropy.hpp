@@ -1,13 +1,15 @@
 #pragma once
 #include "kernels/common/isa.hpp"
+#include "kernels/common/storage_code.hpp"
 
 namespace shoal::kernels {
 
 struct CrossEntropyArgs {
-  const float* logits;     // [pieces, rows, width]
+  Storage type;            // of logits and dlogits
+  const void* logits;      // [pieces, rows, width]
   const int32_t* targets;  // [rows], in [0, vocab) or `ignored`
   float* loss;             // [rows]
-  float* dlogits;          // as logits, may be the same; or null
+  void* dlogits;           // as logits, may be the same; or null
   int64_t pieces, rows, width, vocab;
   int32_t ignored;
   float scale;
@@ -15,6 +17,7 @@ struct CrossEntropyArgs {
 
 }  // namespace shoal::kernels
 
-SHOAL_KERNEL(void cross_entropy(const CrossEntropyArgs& args))
+// Zero, or -1: no memory for a row of exponentials (which only 16-bit gradients need).
+SHOAL_KERNEL(int cross_entropy(const CrossEntropyArgs& args))
 // The sum of x [n] in FP64: blocks of 64 upward, then the tree.
 SHOAL_KERNEL(double sum_f64(const float* x, std::int64_t n))

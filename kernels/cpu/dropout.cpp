@@ -3,18 +3,25 @@
 // that stays in the first cache, and are never stored. Elementwise, so any split gives the same bits.
 #include "kernels/cpu/dropout.hpp"
 
+#include "kernels/common/columns.hpp"
 #include "kernels/common/parallel.hpp"
 #include "kernels/common/philox.hpp"
+#include "kernels/common/widen.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
 
 constexpr int64_t grain = 4096;
 
-// y[i] = x[i] + dropout(z[i] + bias[i]) with x and bias optional (null: nothing is added), elements `first`
-// on.
-template <bool has_x, bool has_bias, bool drops>
-void span(const float* x, const float* z, const float* bias, float* y, int64_t n, const DropoutArgs& args,
+template <class A, class B>
+constexpr bool same = false;
+template <class A>
+constexpr bool same<A, A> = true;
+
+// y[i] = x[i] + dropout(z[i] + bias[i]) with x and bias optional (null: nothing is added), elements `first` on. What
+// dropout reads is rounded to T: nothing where z is of T and nothing was added to it.
+template <bool has_x, bool has_bias, bool drops, class T, class Z>
+void span(const T* x, const Z* z, const float* bias, T* y, int64_t n, const DropoutArgs& args,
           uint64_t first) {
   RandomWindow window;
   const vi threshold = seti(static_cast<int32_t>(args.threshold));
@@ -23,23 +30,19 @@ void span(const float* x, const float* z, const float* bias, float* y, int64_t n
     const int64_t end = n - begin < RandomWindow::capacity ? n : begin + RandomWindow::capacity;
     const uint32_t* bits = nullptr;
     if constexpr (drops) bits = window.fill(args.random, first + static_cast<uint64_t>(begin), end - begin);
-    auto value = [&](int64_t i, auto get) {
-      vf v = get(z + i);
-      if constexpr (has_bias) v = v + get(bias + i);
+    over_columns(begin, end, [&](int64_t i, auto part) {
+      vf v = part.get(z + i);
+      if constexpr (has_bias) v = v + part.get(bias + i);
+      if constexpr (has_x && !(same<T, Z> && !has_bias)) v = rounded<T>(v);
       if constexpr (drops) v = drop(v, load(bits + (i - begin)), threshold, factor);
-      if constexpr (has_x) v = get(x + i) + v;
-      return v;
-    };
-    int64_t i = begin;
-    for (; i + lanes <= end; i += lanes) store(y + i, value(i, [](const float* p) { return load(p); }));
-    if (i < end)
-      store_partial(y + i, value(i, [&](const float* p) { return load_partial(p, end - i); }), end - i);
+      if constexpr (has_x) v = part.get(x + i) + v;
+      part.put(y + i, v);
+    });
   }
 }
 
-template <bool has_x, bool has_bias>
-void span(const float* x, const float* z, const float* bias, float* y, int64_t n, const DropoutArgs& args,
-          int64_t at) {
+template <bool has_x, bool has_bias, class T, class Z>
+void span(const T* x, const Z* z, const float* bias, T* y, int64_t n, const DropoutArgs& args, int64_t at) {
   const uint64_t first = args.first + static_cast<uint64_t>(at);
   if (args.active)
     span<has_x, has_bias, true>(x, z, bias, y, n, args, first);
@@ -47,29 +50,52 @@ void span(const float* x, const float* z, const float* bias, float* y, int64_t n
     span<has_x, has_bias, false>(x, z, bias, y, n, args, first);
 }
 
-}  // namespace
-
-void dropout(const float* x, float* y, int64_t n, const DropoutArgs& args) {
-  parallel_blocks(n, grain, n * 8, [&](int64_t begin, int64_t end) {
-    span<false, false>(nullptr, x + begin, nullptr, y + begin, end - begin, args, begin);
-  });
-}
-
-void residual_forward(const float* x, const float* z, const float* bias, float* y, int64_t rows,
-                      int64_t hidden, const DropoutArgs& args) {
+template <class T, class Z>
+void residual(const T* x, const Z* z, const float* bias, T* y, const ResidualArgs& a) {
+  const int64_t hidden = a.hidden, n = a.rows * hidden;
   if (bias == nullptr) {
-    parallel_blocks(rows * hidden, grain, rows * hidden * 12, [&](int64_t begin, int64_t end) {
-      span<true, false>(x + begin, z + begin, nullptr, y + begin, end - begin, args, begin);
+    parallel_blocks(n, grain, n * 12, [&](int64_t begin, int64_t end) {
+      span<true, false>(x + begin, z + begin, nullptr, y + begin, end - begin, a.dropout, begin);
     });
     return;
   }
   const int64_t rows_a_block = hidden < grain ? grain / (hidden > 0 ? hidden : 1) : 1;
-  parallel_blocks(rows, rows_a_block, rows * hidden * 12, [&](int64_t begin, int64_t end) {
+  parallel_blocks(a.rows, rows_a_block, n * 12, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const int64_t at = r * hidden;
-      span<true, true>(x + at, z + at, bias, y + at, hidden, args, at);
+      span<true, true>(x + at, z + at, bias, y + at, hidden, a.dropout, at);
     }
   });
+}
+
+}  // namespace
+
+void dropout(Storage type, const void* x, void* y, int64_t n, const DropoutArgs& args) {
+  with_storage(type, [&](auto* t) {
+    using T = __typeof__(*t);
+    const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(y);
+    parallel_blocks(n, grain, n * 8, [&](int64_t begin, int64_t end) {
+      span<false, false>(static_cast<const T*>(nullptr), from + begin, nullptr, to + begin, end - begin, args,
+                         begin);
+    });
+  });
+}
+
+int residual_forward(const ResidualArgs& a) {
+  float* room = a.bias == nullptr || a.bias_type == Storage::f32 ? nullptr : thread_scratch(a.hidden);
+  if (a.bias != nullptr && a.bias_type != Storage::f32 && room == nullptr) return -1;
+  const float* bias = widened(a.bias, a.bias_type, a.hidden, room);
+  with_storage(a.type, [&](auto* t) {
+    using T = __typeof__(*t);
+    const T* x = static_cast<const T*>(a.x);
+    T* y = static_cast<T*>(a.y);
+    if (a.z_type == Storage::f32)
+      residual(x, static_cast<const float*>(a.z), bias, y, a);
+    else
+      residual(x, static_cast<const T*>(a.z), bias, y, a);
+  });
+  return 0;
 }
 
 void add(float* y, const float* x, int64_t n) {

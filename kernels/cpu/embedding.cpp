@@ -40,35 +40,30 @@ void clear(float* p, int64_t n) {
   });
 }
 
-}  // namespace
-
-void embedding_forward(const EmbeddingArgs& a, const float* word, const float* position, float* y) {
+// The sum is rounded to T before dropout reads it.
+template <class P, class T>
+void forward(const EmbeddingArgs& a, const P* word, const P* position, T* y) {
   const int64_t H = a.hidden;
   const vi threshold = seti(static_cast<int32_t>(a.dropout.threshold));
   const vf factor = set1(a.dropout.scale);
   parallel_blocks(a.rows, H < 4096 ? 4096 / (H > 0 ? H : 1) : 1, a.rows * H * 8,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t t = begin; t < end; ++t) {
-                      const float* w = word + word_row(a, t);
-                      const float* p = position == nullptr ? nullptr : position + t % a.seq * H;
+                      const P* w = word + word_row(a, t);
+                      const P* p = position == nullptr ? nullptr : position + t % a.seq * H;
                       row_columns(a, t, 0, H, [=](int64_t i, auto part, const uint32_t* bits) {
                         vf v = part.get(w + i);
                         if (p != nullptr) v = v + part.get(p + i);
-                        if (bits != nullptr) v = drop(v, load(bits), threshold, factor);
+                        if (bits != nullptr) v = drop(rounded<T>(v), load(bits), threshold, factor);
                         part.put(y + t * H + i, v);
                       });
                     }
                   });
 }
 
-void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, float* dposition,
-                        int64_t positions, bool accumulate) {
+template <class T>
+void backward(const EmbeddingArgs& a, const T* dy, float* dword, float* dposition) {
   const int64_t H = a.hidden;
-  if (!accumulate) {
-    const int64_t piece = a.piece_rows * H;
-    for (int64_t p = 0; p < a.pieces; ++p) clear(dword + p * (piece + a.gap), piece);
-    if (dposition != nullptr) clear(dposition, positions * H);
-  }
   const vi threshold = seti(static_cast<int32_t>(a.dropout.threshold));
   const vf factor = set1(a.dropout.scale);
   const int64_t share = (H + max_threads() - 1) / max_threads();
@@ -85,6 +80,29 @@ void embedding_backward(const EmbeddingArgs& a, const float* dy, float* dword, f
       });
     }
   });
+}
+
+}  // namespace
+
+void embedding_forward(const EmbeddingArgs& a, Storage parameters, const void* word, const void* position,
+                       Storage type, void* y) {
+  with_storage(parameters, [&](auto* p) {
+    using P = __typeof__(*p);
+    with_storage(type, [&](auto* t) {
+      forward(a, static_cast<const P*>(word), static_cast<const P*>(position),
+              static_cast<__typeof__(*t)*>(y));
+    });
+  });
+}
+
+void embedding_backward(const EmbeddingArgs& a, Storage type, const void* dy, float* dword, float* dposition,
+                        int64_t positions, bool accumulate) {
+  if (!accumulate) {
+    const int64_t piece = a.piece_rows * a.hidden;
+    for (int64_t p = 0; p < a.pieces; ++p) clear(dword + p * (piece + a.gap), piece);
+    if (dposition != nullptr) clear(dposition, positions * a.hidden);
+  }
+  with_storage(type, [&](auto* t) { backward(a, static_cast<const __typeof__(*t)*>(dy), dword, dposition); });
 }
 
 }  // namespace shoal::kernels::SHOAL_ISA

@@ -1,5 +1,5 @@
-// Layer norm and RMS norm. Bound by memory: forward reads 4 and writes 4 bytes an element, backward reads 8
-// (12 with the residual gradient) and writes 4; a row is in the first cache when its second and third passes
+// Layer norm and RMS norm. Bound by memory: in FP32 forward reads 4 and writes 4 bytes an element, backward reads 8
+// (12 with the residual gradient) and writes 4, in 16 bits half of it; a row is in the first cache when its second and third passes
 // read it. A row's sums run in 16 lanes, which alone would wait for the adder's latency, so a few rows go
 // side by side: each row's bits are as if it were alone. In the backward pass a block of 64 rows adds its
 // part of dweight and dbias into two rows that stay in the first cache; the blocks' rows are then added by
@@ -8,15 +8,36 @@
 
 #include "kernels/common/columns.hpp"
 #include "kernels/common/parallel.hpp"
+#include "kernels/common/widen.hpp"
 
 namespace shoal::kernels::SHOAL_ISA {
 namespace {
 
-template <bool centred, int R>
-inline void forward_rows(const NormForward& a, int64_t row) {
+// The arguments with their types.
+template <class T>
+struct Forward {
+  const T* x;
+  const float *weight, *bias;
+  float eps;
+  T* y;
+  float *mean, *rstd;
+  int64_t rows, hidden;
+};
+template <class T>
+struct Backward {
+  const T *dy, *x, *dres;
+  const float *weight, *mean, *rstd;
+  T* dx;
+  float *dweight, *dbias, *partial;
+  int64_t rows, hidden, shards;
+  bool accumulate;
+};
+
+template <bool centred, int R, class T>
+inline void forward_rows(const Forward<T>& a, int64_t row) {
   const int64_t H = a.hidden;
   const float count = static_cast<float>(H > 0 ? H : 1);
-  const float* x[R];
+  const T* x[R];
   float mean[R] = {}, rstd[R];
   vf sum[R];
   for (int r = 0; r < R; ++r) {
@@ -56,8 +77,8 @@ inline void forward_rows(const NormForward& a, int64_t row) {
   });
 }
 
-template <bool centred>
-void forward(const NormForward& a) {
+template <bool centred, class T>
+void forward_typed(const Forward<T>& a) {
   const int64_t block = a.hidden < 2048 ? 8 : 4;
   parallel_blocks(a.rows, block, a.rows * a.hidden * 8, [&](int64_t begin, int64_t end) {
     int64_t row = begin;
@@ -67,11 +88,11 @@ void forward(const NormForward& a) {
 }
 
 // Writes dx of R rows and adds their part of dweight and dbias to dw and db.
-template <bool centred, bool residual, int R>
-inline void backward_rows(const NormBackward& a, int64_t row, float* dw, float* db) {
+template <bool centred, bool residual, int R, class T>
+inline void backward_rows(const Backward<T>& a, int64_t row, float* dw, float* db) {
   const int64_t H = a.hidden;
   const float count = static_cast<float>(H > 0 ? H : 1);
-  const float *dy[R], *x[R];
+  const T *dy[R], *x[R];
   float mean[R] = {}, rstd[R], mean_g[R] = {}, minus_mean_gx[R];
   vf g_sum[R], gx_sum[R];
   for (int r = 0; r < R; ++r) {
@@ -122,8 +143,8 @@ inline void backward_rows(const NormBackward& a, int64_t row, float* dw, float* 
   });
 }
 
-template <bool centred, bool residual>
-void block_backward(const NormBackward& a, int64_t begin, int64_t end, float* partial) {
+template <bool centred, bool residual, class T>
+void block_backward(const Backward<T>& a, int64_t begin, int64_t end, float* partial) {
   float* dw = partial;
   float* db = partial + a.hidden;  // not touched by RMS norm
   memset(partial, 0, sizeof(float) * static_cast<size_t>(a.hidden) * (centred ? 2 : 1));
@@ -138,8 +159,8 @@ void finish(const float* sum, float* out, int64_t begin, int64_t end, bool accum
   });
 }
 
-template <bool centred>
-void backward(const NormBackward& a) {
+template <bool centred, class T>
+void backward_typed(const Backward<T>& a) {
   if (a.hidden == 0) return;
   const int64_t H = a.hidden, width = (centred ? 2 : 1) * H;
   const int64_t shard_rows = a.rows / a.shards, blocks = norm_blocks(shard_rows);
@@ -172,11 +193,39 @@ void backward(const NormBackward& a) {
   });
 }
 
+template <bool centred>
+int forward(const NormForward& a) {
+  float* room = a.parameters == Storage::f32 ? nullptr : thread_scratch(2 * a.hidden);
+  if (a.parameters != Storage::f32 && room == nullptr) return -1;
+  const float* weight = widened(a.weight, a.parameters, a.hidden, room);
+  const float* bias = widened(a.bias, a.parameters, a.hidden, room ? room + a.hidden : nullptr);
+  with_storage(a.type, [&](auto* type) {
+    using T = __typeof__(*type);
+    forward_typed<centred, T>({static_cast<const T*>(a.x), weight, bias, a.eps, static_cast<T*>(a.y), a.mean,
+                               a.rstd, a.rows, a.hidden});
+  });
+  return 0;
+}
+
+template <bool centred>
+int backward(const NormBackward& a) {
+  float* room = a.parameters == Storage::f32 ? nullptr : thread_scratch(a.hidden);
+  if (a.parameters != Storage::f32 && room == nullptr) return -1;
+  const float* weight = widened(a.weight, a.parameters, a.hidden, room);
+  with_storage(a.type, [&](auto* type) {
+    using T = __typeof__(*type);
+    backward_typed<centred, T>({static_cast<const T*>(a.dy), static_cast<const T*>(a.x),
+                                static_cast<const T*>(a.dres), weight, a.mean, a.rstd, static_cast<T*>(a.dx),
+                                a.dweight, a.dbias, a.partial, a.rows, a.hidden, a.shards, a.accumulate});
+  });
+  return 0;
+}
+
 }  // namespace
 
-void layer_norm_forward(const NormForward& args) { forward<true>(args); }
-void layer_norm_backward(const NormBackward& args) { backward<true>(args); }
-void rms_norm_forward(const NormForward& args) { forward<false>(args); }
-void rms_norm_backward(const NormBackward& args) { backward<false>(args); }
+int layer_norm_forward(const NormForward& args) { return forward<true>(args); }
+int layer_norm_backward(const NormBackward& args) { return backward<true>(args); }
+int rms_norm_forward(const NormForward& args) { return forward<false>(args); }
+int rms_norm_backward(const NormBackward& args) { return backward<false>(args); }
 
 }  // namespace shoal::kernels::SHOAL_ISA

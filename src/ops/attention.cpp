@@ -10,19 +10,20 @@ namespace shoal::ops {
 namespace {
 
 kernels::HeadsArgs view(const char* op, const char* what, const HeadsView& v, const AttentionShape& s,
-                        std::int64_t heads) {
+                        std::int64_t heads, DType type) {
   const Tensor& t = v.t;
   const int rank = t.defined() ? t.shape().rank() : 0;
   const std::int64_t pieces = rank == 3 ? t.dim(0) : 1, tokens = s.samples * s.seq;
-  if (!t.defined() || t.dtype() != DType::f32 || (rank != 2 && rank != 3) || t.dim(-2) != tokens ||
-      v.column < 0 || v.heads_per_piece < 1 || pieces * v.heads_per_piece != heads ||
+  if (!t.defined() || t.dtype() != type || (rank != 2 && rank != 3) || t.dim(-2) != tokens || v.column < 0 ||
+      v.heads_per_piece < 1 || pieces * v.heads_per_piece != heads ||
       v.column + v.heads_per_piece * s.head_dim > t.dim(-1))
-    throw ShapeError(
-        fmt::format("{}: {}: expected f32 [pieces, {} samples x {} tokens, width] with {} heads of {} in "
-                    "all, {} a piece, from "
-                    "column {}; got {}",
-                    op, what, s.samples, s.seq, heads, s.head_dim, v.heads_per_piece, v.column, t.str()));
-  return {t.as<float>(), tokens * t.dim(-1), t.dim(-1), v.column, v.heads_per_piece};
+    throw ShapeError(fmt::format(
+        "{}: {}: expected {} [pieces, {} samples x {} tokens, width] with {} heads of {} in "
+        "all, {} a piece, from "
+        "column {}; got {}",
+        op, what, name(type), s.samples, s.seq, heads, s.head_dim, v.heads_per_piece, v.column, t.str()));
+  t.require_dense();
+  return {t.data(), tokens * t.dim(-1), t.dim(-1), v.column, v.heads_per_piece};
 }
 
 kernels::AttentionArgs arguments(const char* op, const AttentionShape& s, const HeadsView& q,
@@ -38,16 +39,18 @@ kernels::AttentionArgs arguments(const char* op, const AttentionShape& s, const 
                     op, s.samples, s.seq, s.heads, s.first_head, all, s.kv_heads, s.head_dim));
   expect(op, "lse", lse, DType::f32, {s.samples, s.heads, s.seq});
   kernels::AttentionArgs g{};
+  g.type = storage_of(op, "q", q.t);
+  const DType type = q.t.dtype();
   g.samples = s.samples;
   g.seq = s.seq;
   g.heads = s.heads;
   g.kv_heads = s.kv_heads;
   g.head_dim = s.head_dim;
   g.scale = s.scale;
-  g.q = view(op, "q", q, s, s.heads);
-  g.k = view(op, "k", k, s, s.kv_heads);
-  g.v = view(op, "v", v, s, s.kv_heads);
-  g.o = view(op, "o", o, s, s.heads);
+  g.q = view(op, "q", q, s, s.heads, type);
+  g.k = view(op, "k", k, s, s.kv_heads, type);
+  g.v = view(op, "v", v, s, s.kv_heads, type);
+  g.o = view(op, "o", o, s, s.heads, type);
   g.lse = lse.as<float>();
   g.dropout = dropout_args(dropout, 0);
   g.first_sample = dropout.first_sample;
@@ -79,10 +82,10 @@ void attention_backward(const Stream& stream, const AttentionShape& shape, const
                         const Dropout& dropout) {
   const char* op = "attention_backward";
   auto g = arguments(op, shape, q, k, v, o, lse, dropout);
-  g.d_o = view(op, "d_o", d_o, shape, shape.heads);
-  g.dq = view(op, "dq", dq, shape, shape.heads);
-  g.dk = view(op, "dk", dk, shape, shape.kv_heads);
-  g.dv = view(op, "dv", dv, shape, shape.kv_heads);
+  g.d_o = view(op, "d_o", d_o, shape, shape.heads, q.t.dtype());
+  g.dq = view(op, "dq", dq, shape, shape.heads, q.t.dtype());
+  g.dk = view(op, "dk", dk, shape, shape.kv_heads, q.t.dtype());
+  g.dv = view(op, "dv", dv, shape, shape.kv_heads, q.t.dtype());
   launch(stream, [g, shape, keep = std::array{q.t, k.t, v.t, o.t, lse, d_o.t, dq.t, dk.t, dv.t}] {
     require_memory("attention_backward", shape, SHOAL_PICK(attention_backward)(g));
   });

@@ -1,5 +1,7 @@
 #include "shoal/ops/dropout.hpp"
 
+#include <array>
+
 #include "kernels/cpu/dropout.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/dropout_args.hpp"
@@ -9,8 +11,9 @@ namespace {
 
 // [tokens, hidden], whole samples of seq tokens where a mask is drawn.
 void check(const char* op, const Tensor& x, const Dropout& dropout, std::int64_t seq) {
-  if (!x.defined() || x.dtype() != DType::f32 || x.shape().rank() != 2)
-    throw ShapeError(fmt::format("{}: x: expected f32 [tokens, hidden], got {}", op, x.str()));
+  if (!x.defined() || x.shape().rank() != 2)
+    throw ShapeError(fmt::format("{}: x: expected [tokens, hidden], got {}", op, x.str()));
+  x.require_dense();
   if (dropout.p != 0.0 && (seq < 1 || dropout.first_sample < 0))
     throw ShapeError(fmt::format("{}: seq = {}, first_sample = {}: expected at least 1 and 0", op, seq,
                                  dropout.first_sample));
@@ -19,9 +22,10 @@ void check(const char* op, const Tensor& x, const Dropout& dropout, std::int64_t
 void map(const char* op, const Stream& stream, const Tensor& x, const Dropout& dropout, std::int64_t seq,
          const Tensor& y) {
   check(op, x, dropout, seq);
-  expect(op, "result", y, DType::f32, x.shape());
+  const kernels::Storage type = storage_of(op, "x", x);
+  expect(op, "result", y, x.dtype(), x.shape());
   const auto args = dropout_args(dropout, seq * x.dim(1));
-  launch(stream, [=] { SHOAL_PICK(dropout)(x.as<float>(), y.as<float>(), x.numel(), args); });
+  launch(stream, [=] { SHOAL_PICK(dropout)(type, x.data(), y.data(), x.numel(), args); });
 }
 
 }  // namespace
@@ -38,15 +42,30 @@ void dropout_backward(const Stream& stream, const Tensor& dy, const Dropout& dro
 
 void residual_forward(const Stream& stream, const Tensor& x, const Tensor& z, const Tensor& bias,
                       const Dropout& dropout, std::int64_t seq, const Tensor& y) {
-  check("residual_forward", x, dropout, seq);
-  expect("residual_forward", "z", z, DType::f32, x.shape());
-  expect("residual_forward", "y", y, DType::f32, x.shape());
-  if (bias.defined()) expect("residual_forward", "bias", bias, DType::f32, {x.dim(1)});
-  const auto args = dropout_args(dropout, seq * x.dim(1));
-  launch(stream, [=] {
-    SHOAL_PICK(residual_forward)
-    (x.as<float>(), z.as<float>(), bias.defined() ? bias.as<float>() : nullptr, y.as<float>(), x.dim(0),
-     x.dim(1), args);
+  const char* op = "residual_forward";
+  check(op, x, dropout, seq);
+  kernels::ResidualArgs a{};
+  a.type = storage_of(op, "x", x);
+  a.z_type = storage_of(op, "z", z);
+  if (z.dtype() != x.dtype() && z.dtype() != DType::f32)
+    throw ShapeError(
+        fmt::format("{}: z: expected {} or f32, as x {}, got {}", op, name(x.dtype()), x.str(), z.str()));
+  expect(op, "z", z, z.dtype(), x.shape());
+  expect(op, "y", y, x.dtype(), x.shape());
+  if (bias.defined()) {
+    a.bias_type = storage_of(op, "bias", bias);
+    expect(op, "bias", bias, bias.dtype(), {x.dim(1)});
+  }
+  a.x = x.data();
+  a.z = z.data();
+  a.bias = bias.data();
+  a.y = y.data();
+  a.rows = x.dim(0);
+  a.hidden = x.dim(1);
+  a.dropout = dropout_args(dropout, seq * x.dim(1));
+  launch(stream, [=, keep = std::array{x, z, bias, y}] {
+    if (SHOAL_PICK(residual_forward)(a))
+      throw DeviceError(fmt::format("{}: no memory to widen a bias of {} elements", op, a.hidden));
   });
 }
 

@@ -11,9 +11,10 @@ namespace {
 kernels::EmbeddingArgs check(const char* op, const Tensor& tokens, const Tensor& word, const Tensor& position,
                              std::int64_t seq, const Dropout& dropout, const char* word_name,
                              std::int64_t& vocab) {
-  if (!word.defined() || word.dtype() != DType::f32 || (word.shape().rank() != 2 && word.shape().rank() != 3))
-    throw ShapeError(fmt::format("{}: {}: expected f32 [vocab, hidden] or [pieces, rows, hidden], got {}", op,
+  if (!word.defined() || (word.shape().rank() != 2 && word.shape().rank() != 3))
+    throw ShapeError(fmt::format("{}: {}: expected [vocab, hidden] or [pieces, rows, hidden], got {}", op,
                                  word_name, word.str()));
+  storage_of(op, word_name, word);
   const bool split = word.shape().rank() == 3;
   if (!split) word.require_dense();
   if (!tokens.defined() || tokens.dtype() != DType::i32 || tokens.shape().rank() != 1)
@@ -26,10 +27,11 @@ kernels::EmbeddingArgs check(const char* op, const Tensor& tokens, const Tensor&
   if (seq < 1 || dropout.first_sample < 0)
     throw ShapeError(fmt::format("{}: seq = {}, first_sample = {}: expected at least 1 and 0", op, seq,
                                  dropout.first_sample));
-  if (position.defined() && (position.dtype() != DType::f32 || position.shape().rank() != 2 ||
+  if (position.defined() && (position.dtype() != word.dtype() || position.shape().rank() != 2 ||
                              position.dim(0) < seq || position.dim(1) != hidden))
-    throw ShapeError(
-        fmt::format("{}: position: expected f32 [at least {}, {}], got {}", op, seq, hidden, position.str()));
+    throw ShapeError(fmt::format("{}: position: expected {} [at least {}, {}], got {}", op,
+                                 name(word.dtype()), seq, hidden, position.str()));
+  if (position.defined()) position.require_dense();
   return {tokens.as<std::int32_t>(),          tokens.dim(0), hidden, seq, pieces, piece_rows, gap,
           dropout_args(dropout, seq * hidden)};
 }
@@ -50,10 +52,12 @@ float* data(const Tensor& t) { return t.defined() ? t.as<float>() : nullptr; }
 void embedding_forward(const Stream& stream, const Tensor& tokens, const Tensor& word, const Tensor& position,
                        std::int64_t seq, const Dropout& dropout, const Tensor& y, std::int64_t vocab) {
   const auto args = check("embedding_forward", tokens, word, position, seq, dropout, "word", vocab);
-  expect("embedding_forward", "y", y, DType::f32, {args.rows, args.hidden});
+  const kernels::Storage parameters = storage_of("embedding_forward", "word", word);
+  const kernels::Storage type = storage_of("embedding_forward", "y", y);
+  expect("embedding_forward", "y", y, y.dtype(), {args.rows, args.hidden});
   launch(stream, [=] {
     check_ids("embedding_forward", tokens, vocab);
-    SHOAL_PICK(embedding_forward)(args, word.base<float>(), data(position), data(y));
+    SHOAL_PICK(embedding_forward)(args, parameters, word.data(), position.data(), type, y.data());
   });
 }
 
@@ -61,11 +65,13 @@ void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& to
                         const Dropout& dropout, const Tensor& dword, const Tensor& dposition, bool accumulate,
                         std::int64_t vocab) {
   const auto args = check("embedding_backward", tokens, dword, dposition, seq, dropout, "dword", vocab);
-  expect("embedding_backward", "dy", dy, DType::f32, {args.rows, args.hidden});
+  const kernels::Storage type = storage_of("embedding_backward", "dy", dy);
+  expect("embedding_backward", "dy", dy, dy.dtype(), {args.rows, args.hidden});
+  dword.require(DType::f32);
   launch(stream, [=] {
     check_ids("embedding_backward", tokens, vocab);
     SHOAL_PICK(embedding_backward)
-    (args, data(dy), dword.base<float>(), data(dposition), dposition.defined() ? dposition.dim(0) : 0,
+    (args, type, dy.data(), dword.base<float>(), data(dposition), dposition.defined() ? dposition.dim(0) : 0,
      accumulate);
   });
 }

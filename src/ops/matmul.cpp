@@ -9,31 +9,58 @@ namespace {
 
 std::int64_t pieces_of(const char* op, const char* what, const Tensor& t) {
   if (!t.defined() || (t.shape().rank() != 2 && t.shape().rank() != 3))
-    throw ShapeError(fmt::format("{}: {}: expected f32 [rows, columns] or [pieces, rows, columns], got {}",
-                                 op, what, t.str()));
+    throw ShapeError(fmt::format("{}: {}: expected [rows, columns] or [pieces, rows, columns], got {}", op,
+                                 what, t.str()));
   return t.shape().rank() == 3 ? t.dim(0) : 1;
 }
 
-// t is [pieces, rows, cols], or [rows, cols]: shared by all pieces, where that is allowed. Its step between
-// pieces, which may lie apart.
+// t, of a training type, is [pieces, rows, cols], or [rows, cols]: shared by all pieces, where that is allowed. Its step
+// between pieces, which may lie apart.
 std::int64_t check(const char* op, const char* what, const Tensor& t, std::int64_t pieces, std::int64_t rows,
                    std::int64_t cols, bool shareable = true) {
-  if (t.defined() && t.shape().rank() == 2 && (shareable || pieces == 1)) {
-    expect(op, what, t, DType::f32, {rows, cols});
+  storage_of(op, what, t);
+  if (t.shape().rank() == 2 && (shareable || pieces == 1)) {
+    expect(op, what, t, t.dtype(), {rows, cols});
     return 0;
   }
-  expect_pieces(op, what, t, DType::f32, {pieces, rows, cols});
+  expect_pieces(op, what, t, t.dtype(), {pieces, rows, cols});
   return t.leading_stride();
 }
 
 std::int64_t check_bias(const char* op, const char* what, const Tensor& bias, std::int64_t pieces,
                         std::int64_t n) {
-  if (bias.defined() && bias.shape().rank() == 1 && pieces == 1) {
-    expect(op, what, bias, DType::f32, {n});
+  storage_of(op, what, bias);
+  if (bias.shape().rank() == 1 && pieces == 1) {
+    expect(op, what, bias, bias.dtype(), {n});
     return 0;
   }
-  expect_pieces(op, what, bias, DType::f32, {pieces, n});
+  expect_pieces(op, what, bias, bias.dtype(), {pieces, n});
   return bias.leading_stride();
+}
+
+// The types of a product of activations `x` (whose type the operands are rounded to) and an operand `w`, which may be
+// f32 or of that type; either may be f32 where the other is of 16 bits.
+void set_types(const char* op, kernels::MatmulArgs& g, const Tensor& a, const Tensor& b, DType product,
+               const Tensor& c) {
+  for (const Tensor* t : {&a, &b})
+    if (t->dtype() != product && t->dtype() != DType::f32 && product != DType::f32)
+      throw ShapeError(fmt::format("{}: a product of {} and {}: neither type holds the other's numbers", op,
+                                   a.str(), b.str()));
+  if (c.dtype() != product && c.dtype() != DType::f32)
+    throw ShapeError(fmt::format("{}: the result of a product of {} and {}: expected {}f32, got {}", op,
+                                 a.str(), b.str(),
+                                 product == DType::f32 ? "" : fmt::format("{} or ", name(product)), c.str()));
+  if (g.accumulate && c.dtype() != DType::f32)
+    throw ShapeError(fmt::format("{}: accumulates in f32 only, not in {}", op, c.str()));
+  const auto code = [](DType t) {
+    return t == DType::f32    ? kernels::Storage::f32
+           : t == DType::bf16 ? kernels::Storage::bf16
+                              : kernels::Storage::f16;
+  };
+  g.product = code(product);
+  g.a_type = code(a.dtype());
+  g.b_type = code(b.dtype());
+  g.c_type = code(c.dtype());
 }
 
 // Runs args on tensors that stay alive until it is done.
@@ -61,17 +88,19 @@ void forward(const char* op, const Stream& stream, const Tensor& x, const Tensor
   g.a_piece = check(op, "x", x, g.pieces, g.m, g.k);
   g.b_piece = check(op, "w", w, g.pieces, g.n, g.k);
   g.transpose_b = true;
-  g.a = x.base<float>();
-  g.b = w.base<float>();
-  g.c = y.base<float>();
+  set_types(op, g, x, w, x.dtype(), y);
+  g.a = x.data();
+  g.b = w.data();
+  g.c = y.data();
   if (bias.defined()) {
+    g.bias_type = storage_of(op, "bias", bias);
     g.bias_piece = check_bias(op, "bias", bias, g.pieces, g.n);
-    g.bias = bias.base<float>();
+    g.bias = bias.data();
   }
   if (a.defined()) {
-    expect(op, "a", a, DType::f32, y.shape());
+    expect(op, "a", a, y.dtype(), y.shape());
     y.require_dense();
-    g.gelu_out = a.as<float>();
+    g.gelu_out = a.data();
   }
   run(op, stream, g, x, w, bias, y, a);
 }
@@ -88,13 +117,14 @@ void backward_input(const char* op, const Stream& stream, const Tensor& dy, cons
   g.a_piece = check(op, "dy", dy, g.pieces, g.m, g.k);
   g.b_piece = check(op, "w", w, g.pieces, g.k, g.n);
   g.accumulate = accumulate;
-  g.a = dy.base<float>();
-  g.b = w.base<float>();
-  g.c = dx.base<float>();
+  set_types(op, g, dy, w, dy.dtype(), dx);
+  g.a = dy.data();
+  g.b = w.data();
+  g.c = dx.data();
   if (slope.defined()) {
-    expect(op, "slope", slope, DType::f32, dx.shape());
+    expect(op, "slope", slope, dx.dtype(), dx.shape());
     dx.require_dense();
-    g.factor = slope.as<float>();
+    g.factor = slope.data();
   }
   run(op, stream, g, dy, w, slope, dx);
 }
@@ -140,9 +170,13 @@ void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor&
                                  dy.str(), g.pieces, dw.str()));
   g.transpose_a = true;
   g.accumulate = accumulate;
-  g.a = dy.base<float>();
-  g.b = x.base<float>();
-  g.c = dw.base<float>();
+  if (x.dtype() != dy.dtype())
+    throw ShapeError(fmt::format("{}: x {} and dy {}: expected one type", op, x.str(), dy.str()));
+  dw.require(DType::f32);
+  set_types(op, g, dy, x, x.dtype(), dw);
+  g.a = dy.data();
+  g.b = x.data();
+  g.c = dw.data();
   run(op, stream, g, x, dy, dw);
 }
 
@@ -161,27 +195,30 @@ void matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Tensor
                                   : check("matmul", "a", a, g.pieces, g.m, g.k);
   g.b_piece = options.transpose_b ? check("matmul", "b", b, g.pieces, g.n, g.k)
                                   : check("matmul", "b", b, g.pieces, g.k, g.n);
-  g.a = a.base<float>();
-  g.b = b.base<float>();
-  g.c = c.base<float>();
+  set_types("matmul", g, a, b, a.dtype() == DType::f32 ? b.dtype() : a.dtype(), c);
+  g.a = a.data();
+  g.b = b.data();
+  g.c = c.data();
   run("matmul", stream, g, a, b, c);
 }
 
 void bias_backward(const Stream& stream, const Tensor& dy, const Tensor& db, bool accumulate) {
   const std::int64_t pieces = pieces_of("bias_backward", "dy", dy), m = dy.dim(-2), n = dy.dim(-1);
-  dy.require(DType::f32);
+  const kernels::Storage type = storage_of("bias_backward", "dy", dy);
   dy.require_dense();
   const std::int64_t db_piece = check_bias("bias_backward", "db", db, pieces, n);
+  db.require(DType::f32);
   launch(stream, [=] {
-    SHOAL_PICK(bias_backward)(dy.as<float>(), db.base<float>(), db_piece, pieces, m, n, accumulate);
+    SHOAL_PICK(bias_backward)(type, dy.data(), db.base<float>(), db_piece, pieces, m, n, accumulate);
   });
 }
 
 void tree_sum(const Stream& stream, const Tensor& x, const Tensor& y) {
   if (!x.defined() || x.dtype() != DType::f32 || x.shape().rank() < 1 || x.dim(0) < 1)
     throw ShapeError(fmt::format("tree_sum: x: expected f32 [at least one piece, ...], got {}", x.str()));
-  expect("tree_sum", "y", y, DType::f32, x.shape().tail());
-  launch(stream, [=] { SHOAL_PICK(tree_sum)(x.as<float>(), y.as<float>(), x.dim(0), y.numel()); });
+  const kernels::Storage type = storage_of("tree_sum", "y", y);
+  expect("tree_sum", "y", y, y.dtype(), x.shape().tail());
+  launch(stream, [=] { SHOAL_PICK(tree_sum)(x.as<float>(), type, y.data(), x.dim(0), y.numel()); });
 }
 
 }  // namespace shoal::ops

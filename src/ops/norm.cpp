@@ -10,27 +10,35 @@ using kernels::NormBackward;
 using kernels::NormForward;
 
 void expect_matrix(const char* op, const char* what, const Tensor& t) {
-  if (!t.defined() || t.dtype() != DType::f32 || t.shape().rank() != 2)
-    throw ShapeError(fmt::format("{}: {}: expected f32 [tokens, hidden], got {}", op, what, t.str()));
+  if (!t.defined() || t.shape().rank() != 2)
+    throw ShapeError(fmt::format("{}: {}: expected [tokens, hidden], got {}", op, what, t.str()));
 }
 
 float* data(const Tensor& t) { return t.defined() ? t.as<float>() : nullptr; }
+
+// An allocation in the kernel, the only thing that can go wrong there.
+void require_memory(const char* op, std::int64_t hidden, int error) {
+  if (error) throw DeviceError(fmt::format("{}: no memory to widen parameters of {} elements", op, hidden));
+}
 
 // bias and mean are undefined for RMS norm.
 void forward(const char* op, decltype(&kernels::generic::layer_norm_forward) kernel, const Stream& stream,
              const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
              const Tensor& mean, const Tensor& rstd, bool centred) {
   expect_matrix(op, "x", x);
-  expect(op, "weight", weight, DType::f32, {x.dim(1)});
-  expect(op, "y", y, DType::f32, x.shape());
+  const kernels::Storage type = storage_of(op, "x", x), parameters = storage_of(op, "weight", weight);
+  x.require_dense();
+  expect(op, "weight", weight, weight.dtype(), {x.dim(1)});
+  expect(op, "y", y, x.dtype(), x.shape());
   expect(op, "rstd", rstd, DType::f32, {x.dim(0)});
   if (centred) {
-    expect(op, "bias", bias, DType::f32, {x.dim(1)});
+    expect(op, "bias", bias, weight.dtype(), {x.dim(1)});
     expect(op, "mean", mean, DType::f32, {x.dim(0)});
   }
   launch(stream, [=] {
-    kernel(NormForward{data(x), data(weight), data(bias), eps, data(y), data(mean), data(rstd), x.dim(0),
-                       x.dim(1)});
+    require_memory(op, x.dim(1),
+                   kernel(NormForward{type, parameters, x.data(), weight.data(), bias.data(), eps, y.data(),
+                                      data(mean), data(rstd), x.dim(0), x.dim(1)}));
   });
 }
 
@@ -41,13 +49,15 @@ void backward(const char* op, decltype(&kernels::generic::layer_norm_backward) k
               bool accumulate, bool centred) {
   expect_matrix(op, "x", x);
   expect_matrix(op, "dweight", dweight);
+  const kernels::Storage type = storage_of(op, "x", x), parameters = storage_of(op, "weight", weight);
+  x.require_dense();
   const std::int64_t rows = x.dim(0), hidden = x.dim(1), shards = dweight.dim(0);
-  expect(op, "dy", dy, DType::f32, x.shape());
-  expect(op, "weight", weight, DType::f32, {hidden});
+  expect(op, "dy", dy, x.dtype(), x.shape());
+  expect(op, "weight", weight, weight.dtype(), {hidden});
   expect(op, "rstd", rstd, DType::f32, {rows});
-  expect(op, "dx", dx, DType::f32, x.shape());
+  expect(op, "dx", dx, x.dtype(), x.shape());
   expect(op, "dweight", dweight, DType::f32, {shards, hidden});
-  if (dres.defined()) expect(op, "dres", dres, DType::f32, x.shape());
+  if (dres.defined()) expect(op, "dres", dres, x.dtype(), x.shape());
   if (centred) {
     expect(op, "mean", mean, DType::f32, {rows});
     expect(op, "dbias", dbias, DType::f32, {shards, hidden});
@@ -57,8 +67,10 @@ void backward(const char* op, decltype(&kernels::generic::layer_norm_backward) k
   const Tensor partial = Tensor::empty(
       {shards * kernels::norm_blocks(rows / shards), centred ? 2 : 1, hidden}, DType::f32, stream);
   launch(stream, [=] {
-    kernel(NormBackward{data(dy), data(x), data(weight), data(mean), data(rstd), data(dres), data(dx),
-                        data(dweight), data(dbias), data(partial), rows, hidden, shards, accumulate});
+    require_memory(op, hidden,
+                   kernel(NormBackward{type, parameters, dy.data(), x.data(), weight.data(), data(mean),
+                                       data(rstd), dres.data(), dx.data(), data(dweight), data(dbias),
+                                       data(partial), rows, hidden, shards, accumulate}));
   });
 }
 

@@ -33,10 +33,11 @@ void rotary(const Stream& stream, const HeadsView& x, std::int64_t heads, std::i
             std::int64_t samples, std::int64_t seq, const Tensor& cos, const Tensor& sin, bool backward) {
   const Tensor& t = x.t;
   const std::int64_t tokens = samples * seq, half = head_dim / 2;
-  if (!t.defined() || t.dtype() != DType::f32 || t.shape().rank() != 3 || t.dim(1) != tokens || samples < 0 ||
-      seq < 0)
-    throw ShapeError(fmt::format("rotary: x: expected f32 [pieces, {} x {} tokens, width], got {}", samples,
-                                 seq, t.str()));
+  if (!t.defined() || t.shape().rank() != 3 || t.dim(1) != tokens || samples < 0 || seq < 0)
+    throw ShapeError(
+        fmt::format("rotary: x: expected [pieces, {} x {} tokens, width], got {}", samples, seq, t.str()));
+  const kernels::Storage type = storage_of("rotary", "x", t);
+  t.require_dense();
   if (heads < 0 || head_dim < 0 || head_dim % 2 != 0 || x.heads_per_piece < 1 || x.column < 0 ||
       heads > t.dim(0) * x.heads_per_piece || x.column + x.heads_per_piece * head_dim > t.dim(2))
     throw ShapeError(fmt::format("rotary: {} heads of {} (even), {} a piece from column {}, do not fit {}",
@@ -49,7 +50,7 @@ void rotary(const Stream& stream, const HeadsView& x, std::int64_t heads, std::i
   if (tokens == 0) return;
   launch(stream, [=, width = t.dim(2)] {
     SHOAL_PICK(rotary)
-    ({x.t.as<float>(), tokens, width, x.column, heads, x.heads_per_piece, head_dim, seq, cos.as<float>(),
+    ({type, x.t.data(), tokens, width, x.column, heads, x.heads_per_piece, head_dim, seq, cos.as<float>(),
       sin.as<float>(), backward});
   });
 }

@@ -82,8 +82,8 @@ TEST(Gelu, BitsDoNotDependOnThreadsInstructionSetOrCut) {
     for (std::int64_t cut : {0, 1, 4097}) {
       const Tensor y = Tensor::empty({n}, DType::f32, s), dx = Tensor::empty({n}, DType::f32, s);
       for (auto [a, b] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, n}}) {
-        forwards[k](x.as<float>() + a, y.as<float>() + a, b - a);
-        backwards[k](dy.as<float>() + a, x.as<float>() + a, dx.as<float>() + a, b - a);
+        forwards[k](kernels::Storage::f32, x.as<float>() + a, y.as<float>() + a, b - a);
+        backwards[k](kernels::Storage::f32, dy.as<float>() + a, x.as<float>() + a, dx.as<float>() + a, b - a);
       }
       EXPECT_TRUE(same_bits(forward[0], y));
       EXPECT_TRUE(same_bits(backward[0], dx));

@@ -146,8 +146,8 @@ TEST(CrossEntropy, BitsDoNotDependOnThreadsInstructionSetOrRowsAtATime) {
   }
   for (const auto kernel : SHOAL_ALL_ISAS(cross_entropy)) {
     const Result r = result(rows);
-    kernel({c.logits.as<float>(), c.targets.as<std::int32_t>(), r.loss.as<float>(), r.d.as<float>(), 2, rows,
-            c.logits.dim(2), vocab, ops::ignored_token, scale});
+    kernel({kernels::Storage::f32, c.logits.as<float>(), c.targets.as<std::int32_t>(), r.loss.as<float>(),
+            r.d.as<float>(), 2, rows, c.logits.dim(2), vocab, ops::ignored_token, scale});
     EXPECT_TRUE(same_bits(runs[0].loss, r.loss));
     EXPECT_TRUE(same_bits(runs[0].d, r.d));
   }

@@ -111,7 +111,8 @@ TEST(Dropout, BitsDoNotDependOnThreadsInstructionSetOrCut) {
   const auto args = ops::dropout_args(d, n);
   for (const auto kernel : SHOAL_ALL_ISAS(residual_forward)) {
     const Tensor y = Tensor::empty(x.shape(), DType::f32, s);
-    kernel(x.as<float>(), z.as<float>(), bias.as<float>(), y.as<float>(), rows, hidden, args);
+    kernel({kernels::Storage::f32, kernels::Storage::f32, kernels::Storage::f32, x.data(), z.data(),
+            bias.data(), y.data(), rows, hidden, args});
     EXPECT_TRUE(same_bits(by_threads[0], y));
   }
   Tensor whole = Tensor::empty(x.shape(), DType::f32, s);
@@ -119,10 +120,10 @@ TEST(Dropout, BitsDoNotDependOnThreadsInstructionSetOrCut) {
   for (const auto kernel : SHOAL_ALL_ISAS(dropout))
     for (std::int64_t cut : {1, 33, 4099}) {
       const Tensor y = Tensor::empty(x.shape(), DType::f32, s);
-      kernel(x.as<float>(), y.as<float>(), cut, args);
+      kernel(kernels::Storage::f32, x.as<float>(), y.as<float>(), cut, args);
       auto rest = args;
       rest.first += static_cast<std::uint64_t>(cut);
-      kernel(x.as<float>() + cut, y.as<float>() + cut, n - cut, rest);
+      kernel(kernels::Storage::f32, x.as<float>() + cut, y.as<float>() + cut, n - cut, rest);
       EXPECT_TRUE(same_bits(whole, y)) << "cut at " << cut;
     }
 }

@@ -131,8 +131,9 @@ TEST(Embedding, BitsDoNotDependOnThreadsInstructionSetOrMicrobatch) {
                                     ops::dropout_args(d, seq * hidden)};
   for (std::size_t k = 0; k < forwards.size(); ++k) {
     const Result r = result();
-    forwards[k](args, word.as<float>(), position.as<float>(), r.y.as<float>());
-    backwards[k](args, dy.as<float>(), r.dword.as<float>(), r.dposition.as<float>(), seq, false);
+    forwards[k](args, kernels::Storage::f32, word.data(), position.data(), kernels::Storage::f32, r.y.data());
+    backwards[k](args, kernels::Storage::f32, dy.as<float>(), r.dword.as<float>(), r.dposition.as<float>(),
+                 seq, false);
     check(r);
   }
   const Result parts = result();

@@ -167,9 +167,11 @@ TEST(Norm, BitsDoNotDependOnThreadsOrInstructionSet) {
                         clone(s, in.x), clone(s, want.dweight), clone(s, want.dbias)};
       const auto f = [](const Tensor& t) { return t.as<float>(); };
       const Tensor partial = Tensor::empty({2 * kernels::norm_blocks(129), 2, 257}, DType::f32, s);
-      forwards[k]({f(in.x), f(in.weight), f(in.bias), 1e-5f, f(got.y), f(got.mean), f(got.rstd), 258, 257});
-      backwards[k]({f(in.dy), f(in.x), f(in.weight), f(got.mean), f(got.rstd), f(in.dres), f(got.dx),
-                    f(got.dweight), f(got.dbias), f(partial), 258, 257, 2, false});
+      forwards[k]({kernels::Storage::f32, kernels::Storage::f32, f(in.x), f(in.weight), f(in.bias), 1e-5f,
+                   f(got.y), f(got.mean), f(got.rstd), 258, 257});
+      backwards[k]({kernels::Storage::f32, kernels::Storage::f32, f(in.dy), f(in.x), f(in.weight),
+                    f(got.mean), f(got.rstd), f(in.dres), f(got.dx), f(got.dweight), f(got.dbias), f(partial),
+                    258, 257, 2, false});
       EXPECT_TRUE(same_bits(got.y, want.y));
       EXPECT_TRUE(same_bits(got.rstd, want.rstd));
       EXPECT_TRUE(same_bits(got.dx, want.dx));

@@ -82,7 +82,8 @@ TEST(Rotary, BitsDoNotDependOnThreadsOrInstructionSet) {
   EXPECT_TRUE(same_bits(runs[0], runs[2]));
   for (const auto kernel : SHOAL_ALL_ISAS(rotary)) {
     const Tensor y = clone(s, x);
-    kernel({y.as<float>(), 257, 4 * 66, 0, 4, 4, 66, 257, t.cos.as<float>(), t.sin.as<float>(), false});
+    kernel({kernels::Storage::f32, y.as<float>(), 257, 4 * 66, 0, 4, 4, 66, 257, t.cos.as<float>(),
+            t.sin.as<float>(), false});
     EXPECT_TRUE(same_bits(runs[0], y));
   }
 }

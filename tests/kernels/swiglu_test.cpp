@@ -84,8 +84,9 @@ TEST(Swiglu, BitsDoNotDependOnThreadsInstructionSetOrCut) {
       const Tensor y = Tensor::empty({rows, F}, DType::f32, s),
                    d = Tensor::empty({rows, 2 * F}, DType::f32, s);
       for (auto [a, b] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, rows}}) {
-        forwards[k](gu.as<float>() + a * 2 * F, y.as<float>() + a * F, b - a, F);
-        backwards[k](dy.as<float>() + a * F, gu.as<float>() + a * 2 * F, d.as<float>() + a * 2 * F, b - a, F);
+        forwards[k](kernels::Storage::f32, gu.as<float>() + a * 2 * F, y.as<float>() + a * F, b - a, F);
+        backwards[k](kernels::Storage::f32, dy.as<float>() + a * F, gu.as<float>() + a * 2 * F,
+                     d.as<float>() + a * 2 * F, b - a, F);
       }
       EXPECT_TRUE(same_bits(runs[0].y, y));
       EXPECT_TRUE(same_bits(runs[0].d, d));

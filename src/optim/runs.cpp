@@ -1,49 +1,43 @@
 #include "optim/runs.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "shoal/core/error.hpp"
-
 namespace shoal::optim {
-namespace {
 
-const ParameterGroup& group_of(const nn::Parameter& p, const std::vector<ParameterGroup>& groups) {
-  for (const ParameterGroup& g : groups)
-    if (std::find(g.kinds.begin(), g.kinds.end(), p.kind) != g.kinds.end()) return g;
-  throw ConfigError(fmt::format("no parameter group covers {} (kind {})", p.name, static_cast<int>(p.kind)));
+std::vector<Part> parts_of(const parallel::FlatParameters& flat) {
+  std::vector<std::int64_t> first_logical;
+  std::int64_t logical = 0;
+  for (const nn::Parameter* p : flat.parameters) {
+    first_logical.push_back(logical);
+    logical += static_cast<std::int64_t>(p->placement.logical.size());
+  }
+  std::vector<Part> parts;
+  for (const shard::Segment& s : flat.layout.segments) {
+    const nn::Parameter& p = *flat.parameters[s.tensor];
+    for (const auto& b : p.placement.pieces[s.piece]) {
+      const std::int64_t first = s.offset + b.offset, n = b.box.rows * b.box.cols;
+      if (n > 0) parts.push_back({{first, first + n}, s.tensor, b.tensor, first_logical[s.tensor] + b.tensor, b.box});
+    }
+  }
+  return parts;
 }
 
-}  // namespace
-
-std::vector<ParameterGroup> default_groups(double weight_decay, bool decay_embeddings) {
-  using enum nn::ParameterKind;
-  return {{"matrices", {matrix, head}, weight_decay},
-          {"embeddings", {embedding}, decay_embeddings ? weight_decay : 0.0},
-          {"norms and biases", {norm, bias}, 0.0}};
-}
-
-std::vector<Run> make_runs(const parallel::FlatParameters& flat, const std::vector<ParameterGroup>& groups) {
+std::vector<Run> make_runs(const parallel::FlatParameters& flat, const std::vector<Logical>& tensors) {
   std::vector<Run> runs;
+  const std::vector<Part> parts = parts_of(flat);
   std::int64_t state = 0;
-  std::size_t s = 0;  // segments and owned ranges are both ascending
+  std::size_t first = 0;  // parts and owned ranges are both ascending
   for (const shard::Range& owned : flat.owned) {
     const std::size_t first_run = runs.size();  // runs of two owned ranges are never merged
-    while (s < flat.layout.segments.size() &&
-           flat.layout.segments[s].offset + flat.layout.segments[s].padded() <= owned.first)
-      ++s;
-    for (std::size_t i = s; i < flat.layout.segments.size(); ++i) {
-      const shard::Segment& segment = flat.layout.segments[i];
-      const shard::Range part{std::max(segment.offset, owned.first),
-                              std::min(segment.offset + segment.padded(), owned.last)};
-      if (segment.offset >= owned.last) break;
-      if (part.size() <= 0) continue;
-      const double decay = group_of(*flat.parameters[segment.tensor], groups).weight_decay;
-      if (runs.size() > first_run && runs.back().weight_decay == decay)
-        runs.back().elements.last = part.last;
+    while (first < parts.size() && parts[first].elements.last <= owned.first) ++first;
+    for (std::size_t i = first; i < parts.size() && parts[i].elements.first < owned.last; ++i) {
+      const shard::Range r{std::max(parts[i].elements.first, owned.first),
+                           std::min(parts[i].elements.last, owned.last)};
+      const Settings& settings = tensors[static_cast<std::size_t>(parts[i].logical)].settings;
+      if (runs.size() > first_run && runs.back().settings == settings)
+        runs.back().elements.last = r.last;
       else
-        runs.push_back({part, state + part.first - owned.first, decay});
+        runs.push_back({r, state + r.first - owned.first, settings});
     }
     state += owned.size();
   }

@@ -47,6 +47,13 @@ void sgd(const Target& to, const float* grad, float* buf, int64_t n, const SgdAr
   });
 }
 
+struct Yes {
+  static constexpr bool value = true;
+};
+struct No {
+  static constexpr bool value = false;
+};
+
 // Both averages of Adam, updated; gives back m and the denominator.
 struct Moments {
   vf m, denominator;
@@ -72,12 +79,6 @@ void adamw_step(const Target& to, const float* grad, float* m, float* v, int64_t
       const Moments u = moments(a, g, m, v, i, part);
       return fma(set1(-a.step_size), u.m / u.denominator, w * set1(a.decay));
     });
-  };
-  struct Yes {
-    static constexpr bool value = true;
-  };
-  struct No {
-    static constexpr bool value = false;
   };
   a.weight_decay != 0.0f ? step(Yes{}) : step(No{});
 }

@@ -9,7 +9,9 @@ namespace shoal::ops {
 namespace {
 
 kernels::Storage code(DType t) {
-  return t == DType::bf16 ? kernels::Storage::bf16 : t == DType::f16 ? kernels::Storage::f16 : kernels::Storage::f32;
+  return t == DType::bf16  ? kernels::Storage::bf16
+         : t == DType::f16 ? kernels::Storage::f16
+                           : kernels::Storage::f32;
 }
 
 void check(DType from, DType to) {
@@ -46,8 +48,8 @@ void round_stochastic(const Stream& stream, const Tensor& x, const RandomKey& ke
   const kernels::Storage type = storage_of("round_stochastic", "y", y);
   if (!x.defined() || x.dtype() != DType::f32 || type == kernels::Storage::f32 || x.numel() != y.numel())
     throw ShapeError(
-        fmt::format("round_stochastic: from {} to {}: expected f32 and as many elements of bf16 or f16", x.str(),
-                    y.str()));
+        fmt::format("round_stochastic: from {} to {}: expected f32 and as many elements of bf16 or f16",
+                    x.str(), y.str()));
   x.require_dense();
   y.require_dense();
   const auto counter = key.counter(0);

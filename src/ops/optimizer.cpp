@@ -69,8 +69,8 @@ void lion_step(const Stream& stream, const Tensor& p, const Tensor& grad, const 
   const kernels::Target to = target("lion_step", p, narrow);
   expect("lion_step", "grad", grad, DType::f32, p.shape());
   expect("lion_step", "m", m, DType::f32, p.shape());
-  const kernels::LionArgs args{step.beta1, step.one_minus_beta1, step.beta2,     step.one_minus_beta2,
-                               step.decay, step.lr,              step.grad_scale};
+  const kernels::LionArgs args{step.beta1, step.one_minus_beta1, step.beta2, step.one_minus_beta2, step.decay,
+                               step.lr,    step.grad_scale};
   launch(stream, [=, keep = std::array{p, narrow}] {
     SHOAL_PICK(lion_step)(to, grad.as<float>(), m.as<float>(), grad.numel(), args);
   });

@@ -2,28 +2,15 @@
 // them all and evaluates the whole tree, so that the bits do not depend on who owns what.
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <vector>
 
-#include "optim/runs.hpp"
+#include "optim/logical.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/ops/optimizer.hpp"
 #include "shoal/optim/optimizer.hpp"
 
 namespace shoal::optim {
-namespace {
-
-// The tree's sum of x[0..n): its root's left half holds the largest power of two below n (shard/tree.hpp).
-double tree_sum(const double* x, std::int64_t n) {
-  if (n == 0) return 0.0;
-  if (n == 1) return x[0];
-  const auto half = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(n - 1)));
-  return tree_sum(x, half) + tree_sum(x + half, n - half);
-}
-
-}  // namespace
-
 double grad_norm(const parallel::FlatParameters& flat, const Stream& stream) {
   const std::int64_t chunks = flat.layout.numel / shard::chunk;
   Tensor sums = Tensor::empty({chunks}, DType::f64, stream);

@@ -88,6 +88,12 @@ std::vector<Logical> logical_tensors(const OptimizerConfig& c, const parallel::F
   std::vector<Logical> all;
   for (std::size_t p = 0; p < flat.parameters.size(); ++p) {
     const nn::Parameter& parameter = *flat.parameters[p];
+    const shard::Placement& placement = parameter.placement;
+    if (static_cast<std::int64_t>(placement.pieces.size()) != parameter.pieces() ||
+        placement.piece_numel != parameter.shape.tail().numel())
+      throw ConfigError(fmt::format("parameter {} of shape {}: its placement has {} pieces of {} elements",
+                                    parameter.name, parameter.shape.str(), placement.pieces.size(),
+                                    placement.piece_numel));
     for (std::size_t t = 0; t < parameter.placement.logical.size(); ++t) {
       const shard::LogicalTensor& info = parameter.placement.logical[t];
       Settings s{1, 0, c.beta1, c.beta2, c.eps, c.momentum, false};
@@ -105,8 +111,9 @@ std::vector<Logical> logical_tensors(const OptimizerConfig& c, const parallel::F
   }
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i])
-      throw ConfigError(fmt::format("{} covers no parameter: {}", describe(c.groups[i], i),
-                                    conditions(c.groups[i]).empty() ? "there are none" : conditions(c.groups[i])));
+      throw ConfigError(
+          fmt::format("{} covers no parameter: {}", describe(c.groups[i], i),
+                      conditions(c.groups[i]).empty() ? "there are none" : conditions(c.groups[i])));
   return all;
 }
 

@@ -1,22 +1,56 @@
-// AdamW and SGD over flat buffers. Scalars are computed in double on the host and rounded once; the
-// arithmetic on elements is in the kernels.
+// What optimizers there are, and the checks of their options.
 #include "shoal/optim/optimizer.hpp"
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
-#include <utility>
+#include <string_view>
 
-#include "optim/runs.hpp"
+#include "optim/flat.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/ops/optimizer.hpp"
 
 namespace shoal::optim {
 namespace {
 
+struct Type {
+  std::string_view name;
+  std::unique_ptr<Optimizer> (*make)(const OptimizerConfig&, parallel::FlatParameters&, const Stream&);
+};
+constexpr std::array<Type, 7> types = {{{"adamw", make_adam},
+                                        {"adam", make_adam},
+                                        {"sgd", make_sgd},
+                                        {"lion", make_lion},
+                                        {"lamb", make_lamb},
+                                        {"adafactor", make_adafactor},
+                                        {"muon", make_muon}}};
+
+const Type& type_of(const OptimizerConfig& c) {
+  for (const Type& t : types)
+    if (t.name == c.type) return t;
+  throw ConfigError(fmt::format(
+      "optimizer.type = \"{}\": expected adamw, adam, sgd, lion, lamb, adafactor or muon", c.type));
+}
+
+bool has_momentum(const OptimizerConfig& c) {
+  if (c.momentum > 0) return true;
+  for (const ParameterGroup& g : c.groups)
+    if (g.momentum.value_or(0) > 0) return true;
+  return false;
+}
+
+// f32 elements, masters left out, for each owned element, where only their count is known.
+std::int64_t state_tensors(const OptimizerConfig& c) {
+  if (c.type == "adamw" || c.type == "adam" || c.type == "lamb") return 2;
+  if (c.type == "lion" || c.type == "muon") return 1;
+  return c.type == "sgd" && has_momentum(c) ? 1 : 0;
+}
+
+}  // namespace
+
 void check(const OptimizerConfig& c) {
-  if (c.type != "adamw" && c.type != "sgd")
-    throw ConfigError(fmt::format("optimizer.type = \"{}\": expected adamw or sgd", c.type));
+  type_of(c);
   for (const auto& [name, beta] : {std::pair{"beta1", c.beta1}, {"beta2", c.beta2}, {"momentum", c.momentum}})
     if (!(beta >= 0 && beta < 1))
       throw ConfigError(fmt::format("optimizer: {} = {}: expected 0 <= {} < 1", name, beta, name));
@@ -26,106 +60,50 @@ void check(const OptimizerConfig& c) {
   if (!std::isfinite(c.weight_decay) || c.weight_decay < 0)
     throw ConfigError(
         fmt::format("optimizer.weight_decay = {}: expected a finite number, 0 or more", c.weight_decay));
-  if (c.nesterov && c.momentum == 0)
+  if (c.nesterov && c.type == "sgd" && !has_momentum(c))
     throw ConfigError("optimizer: nesterov needs momentum above 0, which is 0");
+  if (!(c.decay_rate > 0 && c.decay_rate <= 1))
+    throw ConfigError(fmt::format("optimizer.decay_rate = {}: expected above 0 and at most 1", c.decay_rate));
+  if (!(c.clip_threshold > 0) || !std::isfinite(c.clip_threshold))
+    throw ConfigError(
+        fmt::format("optimizer.clip_threshold = {}: expected a number above 0", c.clip_threshold));
+  if (c.newton_schulz_steps < 1 || c.newton_schulz_steps > 100)
+    throw ConfigError(
+        fmt::format("optimizer.newton_schulz_steps = {}: expected 1 to 100", c.newton_schulz_steps));
+  if (c.muon_scale != "original" && c.muon_scale != "match_rms_adamw")
+    throw ConfigError(
+        fmt::format("optimizer.muon_scale = \"{}\": expected original or match_rms_adamw", c.muon_scale));
+  if (c.master_weights != "fp32" && c.master_weights != "none")
+    throw ConfigError(fmt::format("master_weights = \"{}\": expected fp32 or none", c.master_weights));
 }
-
-class FlatOptimizer : public Optimizer {
- public:
-  FlatOptimizer(const OptimizerConfig& config, const parallel::FlatParameters& flat)
-      : config_(config),
-        values_(flat.values),
-        grads_(flat.grads),
-        runs_(make_runs(flat, default_groups(config.weight_decay, config.decay_embeddings))) {}
-  std::int64_t applied() const override { return applied_; }
-
- protected:
-  static Tensor part(const Tensor& t, std::int64_t first, const Run& run) {
-    return t.slice(first, first + run.elements.size());
-  }
-  Tensor values(const Run& run) const { return part(values_, run.elements.first, run); }
-  Tensor grads(const Run& run) const { return part(grads_, run.elements.first, run); }
-
-  OptimizerConfig config_;
-  Tensor values_, grads_;
-  std::vector<Run> runs_;
-  std::int64_t applied_ = 0;
-};
-
-class AdamW final : public FlatOptimizer {
- public:
-  AdamW(const OptimizerConfig& config, const parallel::FlatParameters& flat, const Stream& stream)
-      : FlatOptimizer(config, flat),
-        m_(Tensor::zeros({owned_elements(flat)}, DType::f32, stream)),
-        v_(Tensor::zeros({owned_elements(flat)}, DType::f32, stream)) {}
-
-  void step(const Stream& stream, double lr, double grad_scale) override {
-    const double t = static_cast<double>(++applied_);
-    const double bias1 = 1 - std::pow(config_.beta1, t), bias2 = 1 - std::pow(config_.beta2, t);
-    ops::AdamWStep s{};
-    s.beta1 = static_cast<float>(config_.beta1);
-    s.one_minus_beta1 = static_cast<float>(1 - config_.beta1);
-    s.beta2 = static_cast<float>(config_.beta2);
-    s.one_minus_beta2 = static_cast<float>(1 - config_.beta2);
-    s.step_size = static_cast<float>(lr / bias1);
-    s.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
-    s.eps = static_cast<float>(config_.eps);
-    s.grad_scale = static_cast<float>(grad_scale);
-    for (const Run& run : runs_) {
-      s.decay = static_cast<float>(1 - lr * run.weight_decay);
-      ops::adamw_step(stream, values(run), grads(run), part(m_, run.state, run), part(v_, run.state, run), s);
-    }
-  }
-
-  std::vector<std::pair<std::string, Tensor>> state() override { return {{"m", m_}, {"v", v_}}; }
-
- private:
-  Tensor m_, v_;
-};
-
-class Sgd final : public FlatOptimizer {
- public:
-  Sgd(const OptimizerConfig& config, const parallel::FlatParameters& flat, const Stream& stream)
-      : FlatOptimizer(config, flat) {
-    if (config.momentum > 0) momentum_ = Tensor::zeros({owned_elements(flat)}, DType::f32, stream);
-  }
-
-  void step(const Stream& stream, double lr, double grad_scale) override {
-    ops::SgdStep s{};
-    s.lr = static_cast<float>(lr);
-    s.momentum = static_cast<float>(config_.momentum);
-    s.grad_scale = static_cast<float>(grad_scale);
-    s.nesterov = config_.nesterov;
-    s.first = applied_++ == 0;
-    for (const Run& run : runs_) {
-      s.weight_decay = static_cast<float>(run.weight_decay);
-      ops::sgd_step(stream, values(run), grads(run),
-                    momentum_.defined() ? part(momentum_, run.state, run) : Tensor(), s);
-    }
-  }
-
-  std::vector<std::pair<std::string, Tensor>> state() override {
-    if (!momentum_.defined()) return {};
-    return {{"momentum", momentum_}};
-  }
-
- private:
-  Tensor momentum_;
-};
-
-}  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, parallel::FlatParameters& flat,
                                           const Stream& stream) {
   check(config);
-  if (config.type == "sgd") return std::make_unique<Sgd>(config, flat, stream);
-  return std::make_unique<AdamW>(config, flat, stream);
+  return type_of(config).make(config, flat, stream);
+}
+
+std::int64_t optimizer_state_bytes(const OptimizerConfig& config, const parallel::FlatParameters& flat) {
+  check(config);
+  const std::vector<Logical> tensors = logical_tensors(config, flat);
+  const std::int64_t owned = owned_elements(flat);
+  std::int64_t n = state_tensors(config) * owned;
+  if (config.type == "adafactor") n = adafactor_state_elements(tensors, flat);
+  if (config.type == "muon") n = muon_state_elements(make_runs(flat, tensors));
+  if (flat.values.dtype() != DType::f32 && config.master_weights == "fp32") n += owned;
+  return n * size_of(DType::f32);
 }
 
 std::int64_t optimizer_state_bytes(const OptimizerConfig& config, std::int64_t owned_elements) {
   check(config);
-  const std::int64_t tensors = config.type == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
-  return tensors * owned_elements * size_of(DType::f32);
+  return state_tensors(config) * owned_elements * size_of(DType::f32);
+}
+
+void clip_by_value(parallel::FlatParameters& flat, double grad_scale, double limit, const Stream& stream) {
+  if (!(limit > 0)) throw ConfigError(fmt::format("clipping to values of {}: expected above 0", limit));
+  for (const shard::Range& r : flat.owned)
+    ops::scale_clamp_(stream, flat.grads.slice(r.first, r.last), static_cast<float>(grad_scale),
+                      static_cast<float>(limit));
 }
 
 }  // namespace shoal::optim

@@ -16,7 +16,8 @@ std::vector<Part> parts_of(const parallel::FlatParameters& flat) {
     const nn::Parameter& p = *flat.parameters[s.tensor];
     for (const auto& b : p.placement.pieces[s.piece]) {
       const std::int64_t first = s.offset + b.offset, n = b.box.rows * b.box.cols;
-      if (n > 0) parts.push_back({{first, first + n}, s.tensor, b.tensor, first_logical[s.tensor] + b.tensor, b.box});
+      if (n > 0)
+        parts.push_back({{first, first + n}, s.tensor, b.tensor, first_logical[s.tensor] + b.tensor, b.box});
     }
   }
   return parts;
@@ -31,8 +32,10 @@ std::vector<Run> make_runs(const parallel::FlatParameters& flat, const std::vect
     const std::size_t first_run = runs.size();  // runs of two owned ranges are never merged
     while (first < parts.size() && parts[first].elements.last <= owned.first) ++first;
     for (std::size_t i = first; i < parts.size() && parts[i].elements.first < owned.last; ++i) {
-      const shard::Range r{std::max(parts[i].elements.first, owned.first),
-                           std::min(parts[i].elements.last, owned.last)};
+      // With the padding up to the end of its chunk.
+      std::int64_t end = shard::round_up(parts[i].elements.last, shard::chunk);
+      if (i + 1 < parts.size()) end = std::min(end, parts[i + 1].elements.first);
+      const shard::Range r{std::max(parts[i].elements.first, owned.first), std::min(end, owned.last)};
       const Settings& settings = tensors[static_cast<std::size_t>(parts[i].logical)].settings;
       if (runs.size() > first_run && runs.back().settings == settings)
         runs.back().elements.last = r.last;

@@ -46,9 +46,9 @@ MemoryPrediction predict_memory(const Job& job, int ranks, int rank) {
   const Types types = types_of(job);
   MemoryPrediction m;
   m.parameters = parallel::BucketEngine::value_bytes(parameters, ranks, buckets);
-  const std::int64_t numel = m.parameters / size_of(types.param);
   m.gradients = parallel::BucketEngine::predicted_bytes(parameters, ranks, rank, buckets);
-  m.optimizer = optim::optimizer_state_bytes(job.optimizer, numel / (job.parallel.zero == 0 ? 1 : ranks));
+  m.optimizer = optim::optimizer_state_bytes(
+      job.optimizer, parallel::BucketEngine::describe(parameters, ranks, rank, buckets));
   m.activations = model->activation_peak_bytes(job.train.micro_batch, types.compute);
   const std::int64_t ids = job.train.micro_batch * job.model.seq * size_of(DType::i32);
   m.other =

@@ -96,12 +96,13 @@ TEST(AdamW, BitsDoNotDependOnThreadsInstructionSetOrCut) {
   check(runs[2]);
   const ops::AdamWStep a = adamw(0.01, 0.1, 3);
   const kernels::AdamWArgs args{a.beta1,     a.one_minus_beta1, a.beta2, a.one_minus_beta2, a.decay,
-                                a.step_size, a.inv_sqrt_bias2,  a.eps,   a.grad_scale};
+                                a.step_size, a.inv_sqrt_bias2,  a.eps,   a.grad_scale,      0.0f};
   for (const auto kernel : SHOAL_ALL_ISAS(adamw_step))
     for (std::int64_t cut : {0, 1, 33, 40000}) {
       const State r = copy();
       for (auto [b, e] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, n}})
-        kernel(r.p.as<float>() + b, g.as<float>() + b, r.m.as<float>() + b, r.v.as<float>() + b, e - b, args);
+        kernel({r.p.as<float>() + b, nullptr, kernels::Storage::f32}, g.as<float>() + b, r.m.as<float>() + b,
+               r.v.as<float>() + b, e - b, args);
       check(r);
     }
 }
@@ -151,8 +152,8 @@ TEST(Sgd, BitsDoNotDependOnThreadsInstructionSetOrCut) {
     const State r{clone(s, p), clone(s, b), {}};
     for (auto [from, to] :
          {std::pair<std::int64_t, std::int64_t>{0, 33}, std::pair<std::int64_t, std::int64_t>{33, n}})
-      kernel(r.p.as<float>() + from, g.as<float>() + from, r.m.as<float>() + from, to - from,
-             {0.1f, 0.9f, 0.01f, 0.5f, false, false});
+      kernel({r.p.as<float>() + from, nullptr, kernels::Storage::f32}, g.as<float>() + from,
+             r.m.as<float>() + from, to - from, {0.1f, 0.9f, 0.01f, 0.5f, false, false});
     EXPECT_TRUE(same_bits(runs[0].p, r.p));
     EXPECT_TRUE(same_bits(runs[0].m, r.m));
   }

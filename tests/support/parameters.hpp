@@ -27,7 +27,9 @@ class Parameters {
     p->kind = kind;
     p->shape = shape;
     p->parts = parts;
-    p->placement = shard::Placement::whole(name, {shape.numel()});
+    p->placement = shape.rank() == 3 ? shard::Placement::rows(name, {shape[0] * shape[1], shape[2]}, shape[0])
+                                     : shard::Placement::rows(name, {shape.numel()}, shape[0]);
+    if (parts > 1 && kind == nn::ParameterKind::embedding) p->placement.partial_axes = {"data", "use"};
     owned_.push_back(std::move(p));
     return *owned_.back();
   }

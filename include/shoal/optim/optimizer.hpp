@@ -37,7 +37,8 @@ struct OptimizerConfig {
   // Of values narrower than FP32: "fp32" copies, which the updates change; or "none": updates are rounded
   // stochastically, keyed by (seed, stochastic_rounding, batch, logical tensor, element) (docs/numerics.md, R10).
   std::string master_weights = "fp32";
-  std::vector<ParameterGroup> groups;  // rules that come before default_groups; the first that covers a tensor holds
+  std::vector<ParameterGroup> groups =
+      {};  // rules that come before default_groups; the first that covers a tensor holds
 };
 
 // What an update needs of a tensor at once, and so how far its state can be partitioned: single elements (any cut), its
@@ -46,7 +47,7 @@ enum class Needs : unsigned char { elements, norm, rows, matrix };
 
 struct UpdateStep {
   double lr = 0;
-  double grad_scale = 1;  // gradients are multiplied by it: clipping, and 1 / loss scale
+  double grad_scale = 1;              // gradients are multiplied by it: clipping, and 1 / loss scale
   std::uint64_t seed = 0, batch = 0;  // of stochastic rounding
 };
 
@@ -67,7 +68,8 @@ class Optimizer {
   virtual std::vector<std::pair<std::string, Tensor>> state() = 0;
   // The masters become what the values are: after values were set from outside. Nothing where there are none.
   virtual void refresh_masters(const Stream& stream) = 0;
-  // FP32 values of the owned ranges, one after another: masters, or the values themselves widened, in new memory.
+  // FP32 values of the owned ranges, one after another: not to be written (masters or the values themselves, where they
+  // are at hand, else a copy).
   virtual Tensor owned_values(const Stream& stream) const = 0;
 };
 

@@ -8,6 +8,7 @@
 
 #include "parallel/data/bucket_plan.hpp"
 #include "shoal/core/error.hpp"
+#include "shoal/ops/cast.hpp"
 #include "shoal/ops/dropout.hpp"
 
 namespace shoal::parallel {
@@ -36,6 +37,8 @@ struct BucketEngine::Impl final : nn::GradientSink {
   FlatParameters flat;
   Tensor storage;             // of flat.values, with tail padding
   std::vector<Tensor> slots;  // slot 0 begins with flat.grads
+  Tensor travelling;          // gradients of slot 0 in reduce_dtype, where that is not f32
+  std::vector<std::pair<Tensor, Tensor>> arrivals;  // of it, and where they go
   std::unordered_map<const nn::Parameter*, std::int64_t> index;
 
   // Of the step under way.
@@ -114,6 +117,15 @@ struct BucketEngine::Impl final : nn::GradientSink {
     if (flat.comm->size() == 1) return;
     const Tensor out = range(0, bucket.owned);
     const bool scatter = options.zero == 1 && !bucket.extra;
+    if (options.reduce_dtype != DType::f32) {
+      const Tensor in = travelling.slice(bucket.elements.first, bucket.elements.last),
+                   sum = travelling.slice(bucket.owned.first, bucket.owned.last);
+      ops::convert(stream, range(0, bucket.elements), in);
+      works.push_back(scatter ? flat.comm->reduce_scatter_async(in, sum, ReduceOp::sum, stream)
+                              : flat.comm->all_reduce_async(in, sum, ReduceOp::sum, stream));
+      arrivals.emplace_back(sum, out);
+      return;
+    }
     if (!options.reproducible) {
       const Tensor in = range(0, bucket.elements);
       works.push_back(scatter ? flat.comm->reduce_scatter_async(in, out, ReduceOp::sum, stream)
@@ -173,6 +185,8 @@ struct BucketEngine::Impl final : nn::GradientSink {
   void wait_for_works() {
     for (const Work& work : works) work.synchronize();
     works.clear();
+    for (const auto& [from, to] : arrivals) ops::convert(stream, from, to);
+    arrivals.clear();
   }
 };
 
@@ -190,6 +204,8 @@ BucketEngine::BucketEngine(std::vector<nn::Parameter*> parameters, std::shared_p
     e.slots.push_back(Tensor::empty({e.plan.slot_numel}, DType::f32, comm->allocator()));
     fill_zero(stream, e.slots.back());
   }
+  if (options.reduce_dtype != DType::f32 && comm->size() > 1)
+    e.travelling = Tensor::empty({e.plan.slot_numel}, options.reduce_dtype, comm->allocator());
   e.flat.parameters = std::move(parameters);
   e.flat.layout = e.plan.layout;
   e.flat.values = e.storage.slice(0, e.plan.layout.numel);
@@ -267,6 +283,19 @@ void BucketEngine::publish() {
   e.all_gather(e.storage, e.stream);
 }
 
+FlatParameters BucketEngine::describe(std::vector<nn::Parameter*> parameters, int ranks, int rank,
+                                      const BucketOptions& options) {
+  const EnginePlan plan = make_plan(parameters, ranks, rank, options);
+  FlatParameters flat;
+  flat.parameters = std::move(parameters);
+  flat.layout = plan.layout;
+  flat.values = Tensor::from_blob(nullptr, {plan.layout.numel}, options.param_dtype, Device{});
+  flat.grads = Tensor::from_blob(nullptr, {plan.layout.numel}, DType::f32, Device{});
+  flat.owned = owned_ranges(plan);
+  flat.partitioned = options.zero == 1 && ranks > 1;
+  return flat;
+}
+
 std::int64_t BucketEngine::value_bytes(const std::vector<nn::Parameter*>& parameters, int ranks,
                                        const BucketOptions& options) {
   return make_plan(parameters, ranks, 0, options).storage * size_of(options.param_dtype);
@@ -275,7 +304,9 @@ std::int64_t BucketEngine::value_bytes(const std::vector<nn::Parameter*>& parame
 std::int64_t BucketEngine::predicted_bytes(const std::vector<nn::Parameter*>& parameters, int ranks, int rank,
                                            const BucketOptions& options) {
   const EnginePlan plan = make_plan(parameters, ranks, rank, options);
-  return plan.slots * plan.slot_numel * size_of(DType::f32);
+  const bool narrow = options.reduce_dtype != DType::f32 && ranks > 1;
+  return plan.slots * plan.slot_numel * size_of(DType::f32) +
+         (narrow ? plan.slot_numel * size_of(options.reduce_dtype) : 0);
 }
 
 }  // namespace shoal::parallel

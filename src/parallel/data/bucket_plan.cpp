@@ -16,6 +16,15 @@ void check_options(int ranks, int rank, const BucketOptions& o) {
     throw ConfigError(fmt::format("a bucket engine for rank {} of {}", rank, ranks));
   if (o.zero != 0 && o.zero != 1)
     throw ConfigError(fmt::format("parallel.zero = {}: the bucket engine has stages 0 and 1", o.zero));
+  for (const auto& [name, type] : {std::pair{"param_dtype", o.param_dtype}, {"reduce_dtype", o.reduce_dtype}})
+    if (type != DType::f32 && type != DType::bf16 && type != DType::f16)
+      throw ConfigError(
+          fmt::format("a bucket engine with {} {}: expected f32, bf16 or f16", name, shoal::name(type)));
+  if (o.reproducible && o.reduce_dtype != DType::f32)
+    throw ConfigError(
+        fmt::format("a bucket engine with reduce_dtype {} in reproducible mode: expected f32 (sums that "
+                    "are rounded as they travel depend on the layout)",
+                    shoal::name(o.reduce_dtype)));
   if (o.bucket_bytes < 1)
     throw ConfigError(fmt::format("buckets of {} bytes: expected 1 or more", o.bucket_bytes));
   if (o.data_shards < 0)

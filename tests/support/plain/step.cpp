@@ -10,8 +10,9 @@ Trainer::Trainer(models::LanguageModel& m, const StepSize& size, const optim::Op
                  bool loop)
     : model(m, loop), size_(size), optimizer_(optimizer), seq_(m.config().seq) {
   for (const nn::Parameter* p : m.parameters())
-    order_.push_back(
-        {p->name, p->pieces(), p->kind == nn::ParameterKind::matrix, Vec(p->numel()), Vec(p->numel())});
+    order_.push_back({p->name, p->pieces(),
+                      p->kind == nn::ParameterKind::matrix || p->kind == nn::ParameterKind::head,
+                      Vec(p->numel()), Vec(p->numel())});
 }
 
 Trainer::Result Trainer::step(std::uint64_t number, const std::vector<std::int32_t>& tokens,

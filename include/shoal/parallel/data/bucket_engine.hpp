@@ -85,6 +85,10 @@ class BucketEngine {
   void finish();  // throws TrainError naming a parameter that was never ready, and what a collective threw
   void publish();
 
+  // What flat() of an engine for that rank says of layout and ownership, without memory: its tensors have a type and a
+  // shape, and no data.
+  static FlatParameters describe(std::vector<nn::Parameter*> parameters, int ranks, int rank,
+                                 const BucketOptions& options);
   // Bytes of the values; and bytes the engine holds beyond them: gradients, parts, carry stack. Known without
   // memory, exactly what is asked of comm->allocator(), and the same on every rank.
   static std::int64_t value_bytes(const std::vector<nn::Parameter*>& parameters, int ranks,

@@ -2,6 +2,7 @@
 // alone, and each window's loss is one leaf of the tree, so that the sum's bits do not depend on how ranks
 // share the groups.
 #include <algorithm>
+#include <utility>
 
 #include "shoal/core/error.hpp"
 #include "shoal/core/threads.hpp"
@@ -51,6 +52,31 @@ double Trainer::Impl::evaluate() {
     leaves.insert(leaves.end(), first, first + n);
   }
   return tree_sum(std::move(leaves)) / static_cast<double>(windows * seq);
+}
+
+double Trainer::Impl::evaluate_average() {
+  double loss = 0;
+  with_average([&] { loss = evaluate(); });
+  return loss;
+}
+
+void Trainer::Impl::with_average(const std::function<void()>& body) {
+  if (!average) throw ConfigError("there is no average of the weights: ema.decay is 0");
+  average->to_gradients(engine->flat(), stream);
+  const auto parameters = model->parameters();
+  std::vector<Tensor> values;
+  for (nn::Parameter* p : parameters) values.push_back(std::exchange(p->value, p->grad[0]));
+  const auto restore = [&] {
+    stream.synchronize();
+    for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i]->value = values[i];
+  };
+  try {
+    body();
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
 }
 
 }  // namespace shoal::train

@@ -78,6 +78,8 @@ void resolve_precision(Job& job) {
     if (*s == "auto") *s = preset;
   for (std::string* s : {&p.reduce_dtype, &p.grad_accum_dtype})
     if (*s == "auto") *s = "fp32";
+  if (job.scaler.mode == "auto") job.scaler.mode = p.compute_dtype == "fp16" ? "dynamic" : "off";
+  job.optimizer.master_weights = p.master_weights;
   if (p.param_dtype != "fp32" && p.compute_dtype != "fp32" && p.param_dtype != p.compute_dtype)
     throw ConfigError(
         fmt::format("precision.param_dtype = \"{}\" with precision.compute_dtype = \"{}\": neither holds the "
@@ -175,6 +177,14 @@ Job resolve(const Job& given, int ranks) {
     throw ConfigError(fmt::format("optimizer.min_lr = {} is above optimizer.lr = {}", job.schedule.min_lr,
                                   job.schedule.lr));
   }
+  if (t.clip_value > 0 && t.clip > 0)
+    throw ConfigError(fmt::format(
+        "train.clip = {} with train.clip_value = {}: gradients are clipped by norm or by value; set one "
+        "of them to 0",
+        t.clip, t.clip_value));
+  optim::check(job.optimizer);
+  optim::check(job.scaler);
+  optim::check(job.outliers);
   job.schedule.steps = t.steps;
   if (t.steps > 0) optim::check(job.schedule);
   if (t.device == "auto") t.device = "cpu";
@@ -195,6 +205,11 @@ std::vector<std::string> warnings(const Job& job) {
         fmt::format("reproducible.data = {} and reproducible.tensor = {} are recorded but not used: "
                     "reproducible.on is false",
                     r.data, r.tensor));
+  if (job.precision.compute_dtype == "fp16" && job.scaler.mode == "off")
+    lines.emplace_back(
+        "precision.compute_dtype = \"fp16\" with scaler.mode = \"off\": gradients below 6e-8 are lost, and "
+        "one that "
+        "overflows ends the run; expected dynamic");
   if (const auto text = optim::shortened(job.schedule); text && job.train.steps > 0) lines.push_back(*text);
   return lines;
 }

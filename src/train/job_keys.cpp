@@ -9,8 +9,9 @@ constexpr double any_seed = 9223372036854775807.0;  // TOML's integers are signe
 
 #define SHOAL_REF(member) [](Job& j) -> Ref { return &j.member; }
 
-const std::vector<Key>& job_keys() {
-  static const std::vector<Key> keys = {
+// Models, data, ranks.
+static std::vector<Key> input_keys() {
+  return {
       {.name = "model.type",
        .ref = SHOAL_REF(model.type),
        .doc = "GPT-2's definition, or Llama's (RMS norm, rotary positions, SwiGLU, grouped-query attention)",
@@ -126,156 +127,19 @@ const std::vector<Key>& job_keys() {
        .doc = "processes of one host keep gradients and parameters in shared memory; false where /dev/shm "
               "has no "
               "room for them (SHOAL_SHARED_BUFFERS overrides)"},
-      {.name = "train.steps", .ref = SHOAL_REF(train.steps), .doc = "global batches to train on", .min = 0},
-      {.name = "train.global_batch",
-       .ref = SHOAL_REF(train.global_batch),
-       .doc = "sequences a step, over all ranks",
-       .min = 1},
-      {.name = "train.micro_batch",
-       .ref = SHOAL_REF(train.micro_batch),
-       .doc = "sequences a forward pass; 0: one data shard's share of the global batch",
-       .min = 0},
-      {.name = "train.precision",
-       .ref = SHOAL_REF(train.precision),
-       .doc = "preset: bf16 and fp16 store parameters and activations in 16 bits beside FP32 master weights, "
-              "and sum "
-              "and reduce gradients in FP32",
-       .choices = {"fp32", "bf16", "fp16"}},
-      {.name = "train.seed",
-       .ref = SHOAL_REF(train.seed),
-       .doc = "of initial values and dropout",
-       .min = 0,
-       .max = any_seed},
-      {.name = "train.clip",
-       .ref = SHOAL_REF(train.clip),
-       .doc = "the global gradient norm is clipped to this; 0: not clipped",
-       .min = 0},
-      {.name = "train.device",
-       .ref = SHOAL_REF(train.device),
-       .doc = "auto is cpu in this release",
-       .choices = {"auto", "cpu", "cuda"},
-       .built = {"\"auto\"", "\"cpu\""}},
-      {.name = "train.threads",
-       .ref = SHOAL_REF(train.threads),
-       .doc = "threads a rank; 0: the machine's cores divided by its ranks",
-       .min = 0,
-       .max = 4096},
-      {.name = "train.eval_every",
-       .ref = SHOAL_REF(train.eval_every),
-       .doc = "steps between evaluations; 0: only at the end",
-       .min = 0},
-      {.name = "train.check_replicas",
-       .ref = SHOAL_REF(train.check_replicas),
-       .doc = "steps between comparisons of what ranks hold alike (parameters, and the optimizer's state "
-              "where it is not "
-              "sharded), which are also made at the end; 0: none",
-       .min = 0},
-      {.name = "train.recompute",
-       .ref = SHOAL_REF(train.recompute),
-       .doc = "what backward computes again instead of keeping",
-       .choices = {"none", "selective", "full"},
-       .built = {"\"none\""}},
-      {.name = "precision.param_dtype",
-       .ref = SHOAL_REF(precision.param_dtype),
-       .doc = "of the parameters that are computed with and saved; auto: train.precision",
-       .choices = {"auto", "fp32", "bf16", "fp16"}},
-      {.name = "precision.compute_dtype",
-       .ref = SHOAL_REF(precision.compute_dtype),
-       .doc = "of activations and of the operands of products, which sum in FP32; auto: train.precision",
-       .choices = {"auto", "fp32", "bf16", "fp16"}},
-      {.name = "precision.reduce_dtype",
-       .ref = SHOAL_REF(precision.reduce_dtype),
-       .doc =
-           "in which gradients travel between data-parallel ranks; auto: fp32, which reproducible mode needs",
-       .choices = {"auto", "fp32", "bf16", "fp16"}},
-      {.name = "precision.grad_accum_dtype",
-       .ref = SHOAL_REF(precision.grad_accum_dtype),
-       .doc = "in which gradients are summed over microbatches; auto: fp32",
-       .choices = {"auto", "fp32", "bf16", "fp16"},
-       .built = {"\"auto\"", "\"fp32\""}},
-      {.name = "precision.master_weights",
-       .ref = SHOAL_REF(precision.master_weights),
-       .doc = "of parameters in 16 bits: FP32 copies that the optimizer updates, or none, where updates are "
-              "rounded "
-              "stochastically",
-       .choices = {"fp32", "none"}},
-      {.name = "optimizer.type",
-       .ref = SHOAL_REF(optimizer.type),
-       .doc = "AdamW, or SGD with momentum",
-       .choices = {"adamw", "sgd"}},
-      {.name = "optimizer.lr", .ref = SHOAL_REF(schedule.lr), .doc = "peak learning rate", .min = 0},
-      {.name = "optimizer.betas",
-       .ref = [](Job& j) -> Ref {
-         return Betas{&j.optimizer.beta1, &j.optimizer.beta2};
-       },
-       .doc = "decay of AdamW's two averages",
-       .min = 0,
-       .max = 1,
-       .below_max = true},
-      {.name = "optimizer.eps",
-       .ref = SHOAL_REF(optimizer.eps),
-       .doc = "AdamW's epsilon",
-       .min = 0,
-       .above_min = true},
-      {.name = "optimizer.momentum",
-       .ref = SHOAL_REF(optimizer.momentum),
-       .doc = "of SGD",
-       .min = 0,
-       .max = 1,
-       .below_max = true},
-      {.name = "optimizer.nesterov", .ref = SHOAL_REF(optimizer.nesterov), .doc = "Nesterov momentum (SGD)"},
-      {.name = "optimizer.weight_decay",
-       .ref = SHOAL_REF(optimizer.weight_decay),
-       .doc = "of matrices; norms and biases never decay",
-       .min = 0},
-      {.name = "optimizer.decay_embeddings",
-       .ref = SHOAL_REF(optimizer.decay_embeddings),
-       .doc = "embeddings decay too"},
-      {.name = "optimizer.schedule",
-       .ref = SHOAL_REF(schedule.type),
-       .doc =
-           "learning rate after warm-up, down to min_lr at train.steps; wsd: constant, then a linear decay",
-       .choices = {"cosine", "linear", "wsd", "constant"}},
-      {.name = "optimizer.warmup",
-       .ref = SHOAL_REF(schedule.warmup),
-       .doc = "updates of linear warm-up",
-       .min = 0},
-      {.name = "optimizer.min_lr", .ref = SHOAL_REF(schedule.min_lr), .doc = "final learning rate", .min = 0},
-      {.name = "optimizer.decay_fraction",
-       .ref = SHOAL_REF(schedule.decay_fraction),
-       .doc = "wsd: the share of the steps, at the end, in which it decays",
-       .min = 0,
-       .max = 1},
-      {.name = "reproducible.on",
-       .ref = SHOAL_REF(reproducible.on),
-       .doc = "the same bits on every layout, for the logical counts below"},
-      {.name = "reproducible.data",
-       .ref = SHOAL_REF(reproducible.data),
-       .doc = "data shards; divisible by the data-parallel ranks",
-       .min = 1},
-      {.name = "reproducible.tensor",
-       .ref = SHOAL_REF(reproducible.tensor),
-       .doc = "tensor pieces",
-       .min = 1,
-       .max = 65536},
-      {.name = "checkpoint.every",
-       .ref = SHOAL_REF(checkpoint.every),
-       .doc = "steps between checkpoints; 0: none",
-       .min = 0,
-       .built = {"0"}},
-      {.name = "checkpoint.keep", .ref = SHOAL_REF(checkpoint.keep), .doc = "checkpoints kept", .min = 1},
-      {.name = "checkpoint.resume",
-       .ref = SHOAL_REF(checkpoint.resume),
-       .doc = "auto: from the last checkpoint, where there is one",
-       .choices = {"auto", "never"},
-       .or_path = "of a checkpoint",
-       .built = {"\"auto\"", "\"never\""}},
-      {.name = "run.dir", .ref = SHOAL_REF(run.dir), .doc = "where the records go; empty: runs/<name>"},
-      {.name = "run.name", .ref = SHOAL_REF(run.name), .doc = "of the run"},
   };
-  return keys;
 }
 
 #undef SHOAL_REF
+
+const std::vector<Key>& job_keys() {
+  static const std::vector<Key> keys = [] {
+    std::vector<Key> all = input_keys();
+    for (const std::vector<Key>& more : {training_keys(), optimizer_keys(), run_keys()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
+  return keys;
+}
 
 }  // namespace shoal::train

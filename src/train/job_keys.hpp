@@ -15,7 +15,7 @@ struct Betas {
   double* second;
 };
 using Ref = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::string*,
-                         models::ModelType*, Betas>;
+                         models::ModelType*, Betas, std::vector<optim::ParameterGroup>*>;
 
 struct Key {
   const char* name;  // "train.steps"
@@ -31,6 +31,9 @@ struct Key {
 };
 
 const std::vector<Key>& job_keys();
+std::vector<Key> training_keys();  // its parts, in order, after models, data and ranks
+std::vector<Key> optimizer_keys();
+std::vector<Key> run_keys();
 const Key* find_key(const std::string& name);
 bool is_section(const std::string& name);
 // What follows the name of an unknown key, or of an unknown section: the nearest known one, by edit distance, and,
@@ -42,7 +45,8 @@ std::string section(const Key& key);                     // "train"
 std::string leaf(const Key& key);                        // "steps"
 std::string accepts(const Key& key);                     // "an integer, at least 1"
 std::string value_text(const Key& key, const Job& job);  // in TOML syntax
-void check_value(const Key& key, const Job& job);        // range and choices; ConfigError
-void check_built(const Key& key, const Job& job);        // ConfigError "... is not built yet"
+std::string groups_text(const std::vector<optim::ParameterGroup>& groups);
+void check_value(const Key& key, const Job& job);  // range and choices; ConfigError
+void check_built(const Key& key, const Job& job);  // ConfigError "... is not built yet"
 
 }  // namespace shoal::train

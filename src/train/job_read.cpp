@@ -14,6 +14,7 @@
 #include "shoal/core/error.hpp"
 #include "shoal/core/text.hpp"
 #include "train/job_check.hpp"
+#include "train/job_groups.hpp"
 #include "train/job_keys.hpp"
 
 namespace shoal::train {
@@ -73,6 +74,11 @@ void set(Job& job, const std::string& name, const toml::node& node, const std::s
                           if (!a || a->size() != 2) throw wrong();
                           *v.first = number((*a)[0]);
                           *v.second = number((*a)[1]);
+                        },
+                        [&](std::vector<optim::ParameterGroup>* v) {
+                          const toml::array* a = node.as_array();
+                          if (!a) throw wrong();
+                          *v = groups_of(*a, where);
                         },
                         [&](auto* v) {
                           if (!node.is_integer()) throw wrong();

@@ -139,6 +139,7 @@ std::string accepts(const Key& key) {
           [&](models::ModelType*) { return "one of " + choices; },
           [&](double*) { return "a number" + range_text(key); },
           [&](Betas) { return "two numbers in brackets, each" + range_text(key).substr(1); },
+          [](std::vector<optim::ParameterGroup>*) { return std::string("an array of tables"); },
           [&](auto*) { return "an integer" + range_text(key); }},
       key.ref(job));
 }
@@ -150,6 +151,7 @@ std::string value_text(const Key& key, const Job& job) {
           [](const double* v) { return float_text(*v); }, [](const std::string* v) { return quoted(*v); },
           [](const models::ModelType* v) { return type_text(*v); },
           [](const Betas& v) { return fmt::format("[{}, {}]", float_text(*v.first), float_text(*v.second)); },
+          [](const std::vector<optim::ParameterGroup>* v) { return groups_text(*v); },
           [](const auto* v) { return fmt::format("{}", *v); }},
       ref(key, job));
 }
@@ -159,14 +161,16 @@ void check_value(const Key& key, const Job& job) {
     return key.or_path && (v.find('/') != std::string::npos || v.ends_with(".csv"));
   };
   const bool good = std::visit(
-      Overloaded{[](const bool*) { return true; }, [](const models::ModelType*) { return true; },
-                 [&](const std::string* v) {
-                   return key.choices.empty() || std::ranges::find(key.choices, *v) != key.choices.end() ||
-                          is_path(*v);
-                 },
-                 [&](const double* v) { return std::isfinite(*v) && in_range(key, *v); },
-                 [&](const Betas& v) { return in_range(key, *v.first) && in_range(key, *v.second); },
-                 [&](const auto* v) { return in_range(key, static_cast<double>(*v)); }},
+      Overloaded{
+          [](const bool*) { return true; }, [](const models::ModelType*) { return true; },
+          [&](const std::string* v) {
+            return key.choices.empty() || std::ranges::find(key.choices, *v) != key.choices.end() ||
+                   is_path(*v);
+          },
+          [&](const double* v) { return std::isfinite(*v) && in_range(key, *v); },
+          [&](const Betas& v) { return in_range(key, *v.first) && in_range(key, *v.second); },
+          [](const std::vector<optim::ParameterGroup>*) { return true; },  // read so, or checked by optim
+          [&](const auto* v) { return in_range(key, static_cast<double>(*v)); }},
       ref(key, job));
   if (!good)
     throw ConfigError(fmt::format("{} = {}: expected {}", key.name, value_text(key, job), accepts(key)));

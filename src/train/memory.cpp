@@ -49,6 +49,12 @@ MemoryPrediction predict_memory(const Job& job, int ranks, int rank) {
   m.gradients = parallel::BucketEngine::predicted_bytes(parameters, ranks, rank, buckets);
   m.optimizer = optim::optimizer_state_bytes(
       job.optimizer, parallel::BucketEngine::describe(parameters, ranks, rank, buckets));
+  if (job.ema.decay > 0) {
+    std::int64_t owned = 0;
+    for (const shard::Range& r : parallel::BucketEngine::describe(parameters, ranks, rank, buckets).owned)
+      owned += r.size();
+    m.optimizer += block(owned * size_of(DType::f32));
+  }
   m.activations = model->activation_peak_bytes(job.train.micro_batch, types.compute);
   const std::int64_t ids = job.train.micro_batch * job.model.seq * size_of(DType::i32);
   m.other =

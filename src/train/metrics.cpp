@@ -16,7 +16,10 @@ std::string Metrics::json() const {
   line["tokens_per_second"] = tokens_per_second;
   line["loss_scale"] = loss_scale;
   line["skipped"] = skipped;
+  if (overflow) line["overflow"] = {{"parameter", overflow->parameter}, {"rank", overflow->rank}};
+  if (outlier) line["outlier"] = *outlier;
   line["peak_bytes"] = peak_bytes;
+  if (val_loss_ema) line["val_loss_ema"] = *val_loss_ema;
   if (val_loss) line["val_loss"] = *val_loss;
   return line.dump();
 }

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* weights = "model.safetensors";
+constexpr const char* weights = "model.safetensors";  // written last: it says that the run has finished
+constexpr const char* average = "model_ema.safetensors";
 constexpr const char* mark = "set_aside.txt";  // in previous/: a run made it, and a run may remove it
 
 // Only what a run wrote there: the directories may hold files of the user's.
@@ -43,7 +44,7 @@ void remove_bits(const fs::path& run, std::error_code& error) {
 
 void remove_previous(const fs::path& previous, std::error_code& error) {
   if (!fs::exists(previous / mark, error)) return;
-  for (const char* name : {weights, "metrics.jsonl", "job.toml"})
+  for (const char* name : {weights, average, "metrics.jsonl", "job.toml"})
     if (!error) fs::remove(previous / name, error);
   if (!error) remove_bits(previous, error);
   if (!error) fs::remove(previous / mark, error);
@@ -63,7 +64,7 @@ Records::Records(const Job& job, Notice notice)
   fs::create_directories(dir_, error);
   if (error) refuse("it", error.message());
   lock_.open(dir_ + "/metrics.jsonl", [this](auto& what, auto& why) { refuse(what, why); });
-  for (const char* name : {"job.toml", weights}) {
+  for (const char* name : {"job.toml", average, weights}) {
     remove_stale_temporaries(dir_ + "/" + name);
     if (fs::is_directory(dir_ + "/" + name, error)) refuse(name, std::strerror(EISDIR));
   }
@@ -83,7 +84,7 @@ void Records::set_aside() {
          "finished there.\n";
   for (const fs::path& file : bits_files(run, error))
     if (!error) fs::rename(file, previous / "bits" / file.filename(), error);
-  for (const char* name : {"job.toml", "metrics.jsonl", weights})
+  for (const char* name : {"job.toml", "metrics.jsonl", average, weights})
     if (!error && fs::exists(run / name, error)) fs::rename(run / name, previous / name, error);
   if (error) refuse("previous", error.message());
   next_.open(dir_ + "/metrics.jsonl", [this](auto& what, auto& why) { refuse(what, why); });
@@ -108,6 +109,8 @@ void Records::begin(bool with_bits) {
   metrics_.open(dir_ + "/metrics.jsonl", std::ios::trunc);
   if (!metrics_) refuse("metrics.jsonl", std::strerror(errno));
   error.clear();
+  fs::remove(fs::path(dir_) / average, error);  // of a run that did not finish
+  if (error) refuse(average, error.message());
   remove_bits(dir_, error);
   if (!error && with_bits) fs::create_directory(dir_ + "/bits", error);
   if (error && error != std::errc::file_exists) refuse("bits", error.message());

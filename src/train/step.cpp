@@ -59,7 +59,7 @@ nn::Microbatch Trainer::Impl::microbatch(const Local& local, std::int64_t index,
   mb.seq = job.model.seq;
   mb.dtype = types.compute;
   mb.accumulate = index % microbatches() != 0;
-  mb.loss_scale_over_count = static_cast<float>(1.0 / static_cast<double>(count));
+  mb.loss_scale_over_count = static_cast<float>(scaler->scale() / static_cast<double>(count));
   mb.stream = stream;
   nn::Observer recorder;
   if (bits) recorder = bits->observer(batch + 1, mb.first_sample, stream);
@@ -118,18 +118,17 @@ Metrics Trainer::Impl::step() {
   if (!std::isfinite(m.loss)) report_loss(local, count, sums, shards);
 
   auto& flat = engine->flat();
-  m.grad_norm = optim::grad_norm(flat, stream);
+  m.loss_scale = scaler->scale();
+  m.grad_norm = optim::grad_norm(flat, stream) / m.loss_scale;
   if (bits) {
     bits->number(m.step, Phase::loss, "loss", m.loss);
     bits->parameters(m.step, Phase::gradients, "reduced gradient", flat, flat.grads, flat.partitioned,
                      stream);
     bits->number(m.step, Phase::norm, "gradient norm", m.grad_norm);
   }
-  if (!std::isfinite(m.grad_norm)) report_gradient(m.grad_norm);
   m.lr = optim::learning_rate(job.schedule, optimizer->applied());
-  optimizer->step(stream, m.lr, optim::clip_factor(m.grad_norm, job.train.clip));
-  engine->publish();
-  stream.synchronize();
+  m.skipped = !usable(local, count, m);
+  if (!m.skipped) update(m);
   if (bits)
     bits->parameters(m.step, Phase::parameters, "updated parameter", flat, flat.values, false, stream);
 
@@ -140,6 +139,20 @@ Metrics Trainer::Impl::step() {
   m.tokens_per_second = static_cast<double>(count) / m.seconds;
   ++batch;
   return m;
+}
+
+void Trainer::Impl::update(const Metrics& m) {
+  auto& flat = engine->flat();
+  const double unscale = 1 / m.loss_scale;  // the scaler's has gone on
+  double factor = unscale * optim::clip_factor(m.grad_norm, job.train.clip);
+  if (job.train.clip_value > 0) {
+    optim::clip_by_value(flat, unscale, job.train.clip_value, stream);
+    factor = 1;
+  }
+  optimizer->step(stream, {m.lr, factor, job.train.seed, static_cast<std::uint64_t>(batch)});
+  engine->publish();
+  if (average) average->update(*optimizer, stream);
+  stream.synchronize();
 }
 
 }  // namespace shoal::train

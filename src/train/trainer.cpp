@@ -58,6 +58,9 @@ Trainer::Impl::Impl(const Job& given, std::shared_ptr<Communicator> c, TrainerOp
   if (comm->rank() == 0) models::initialize(*model, job.train.seed, stream);
   engine->broadcast_parameters(0);
   together(*comm, stream, [&] { optimizer = optim::make_optimizer(job.optimizer, engine->flat(), stream); });
+  scaler.emplace(job.scaler);
+  outliers.emplace(job.outliers);
+  if (job.ema.decay > 0) average.emplace(job.ema.decay, *optimizer, engine->flat(), stream);
   if (bits)
     bits->parameters(0, Phase::parameters, "initial value", engine->flat(), engine->flat().values, false,
                      stream);
@@ -101,7 +104,10 @@ void Trainer::Impl::run() {
     const bool due = batch == steps || (every > 0 && batch % every == 0);
     if (const std::int64_t n = job.train.check_replicas; n > 0 && (batch == steps || batch % n == 0))
       check_replicas();
-    if (data->val && due) metrics.val_loss = evaluate();
+    if (data->val && due) {
+      metrics.val_loss = evaluate();
+      if (average) metrics.val_loss_ema = evaluate_average();
+    }
     if (records) records->write(metrics);
     if (options.on_step && comm->rank() == 0) options.on_step(metrics);
   }
@@ -109,6 +115,7 @@ void Trainer::Impl::run() {
   together(*comm, stream, [&] {
     if (records) records->begin();  // of no steps
   });
+  if (average) with_average([&] { save_weights(job.run.dir + "/model_ema.safetensors"); });
   save_weights(job.run.dir + "/model.safetensors");
   if (records) records->finish();
 }
@@ -135,6 +142,7 @@ Trainer::~Trainer() = default;
 const Job& Trainer::job() const { return impl_->job; }
 Metrics Trainer::step() { return impl_->step(); }
 double Trainer::evaluate() { return impl_->evaluate(); }
+double Trainer::evaluate_average() { return impl_->evaluate_average(); }
 bool Trainer::has_validation() const { return impl_->data->val.has_value(); }
 void Trainer::run() { impl_->run(); }
 void Trainer::save_weights(const std::string& path) { impl_->save_weights(path); }

@@ -1,5 +1,6 @@
 // What the parts of the Trainer share.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,7 +8,10 @@
 
 #include "shoal/data/dataset.hpp"
 #include "shoal/data/sampler.hpp"
+#include "shoal/optim/ema.hpp"
+#include "shoal/optim/grad_scaler.hpp"
 #include "shoal/optim/optimizer.hpp"
+#include "shoal/optim/outlier.hpp"
 #include "shoal/train/trainer.hpp"
 #include "train/bits.hpp"
 #include "train/records.hpp"
@@ -26,6 +30,9 @@ struct Trainer::Impl {
   std::optional<data::Sampler> sampler;
   std::unique_ptr<parallel::BucketEngine> engine;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::optional<optim::GradScaler> scaler;
+  std::optional<optim::OutlierFilter> outliers;
+  std::optional<optim::WeightAverage> average;
   std::unique_ptr<Records> records;  // rank 0 only
   bool records_asked = false;        // of rank 0, by prepare_records()
   std::unique_ptr<BitsRecorder> bits;
@@ -50,7 +57,15 @@ struct Trainer::Impl {
   std::vector<double> forward_backward(const Local& local,
                                        std::int64_t count);  // loss sum of each microbatch
   Metrics step();
+  // Whether the step's gradients are to be used; else says in `m` why not. The same on every rank.
+  bool usable(const Local& local, std::int64_t count, Metrics& m);
+  // Where the gradients first overflowed, by computing them again (they are lost). Collective.
+  Overflow find_overflow(const Local& local, std::int64_t count);
+  void update(const Metrics& m);
   double evaluate();
+  double evaluate_average();  // with the average of the weights
+  // body() with the parameters' values replaced by the average, in the memory of the gradients.
+  void with_average(const std::function<void()>& body);
   void check_replicas();  // collective; throws on all ranks alike
   void run();
   void save_weights(const std::string& path);

@@ -82,7 +82,7 @@ TEST(Job, UnknownKeysNameTheNearest) {
   EXPECT_MESSAGE(
       load_job(dir.write("b.toml", "[optimiser]\n"), {}), ConfigError,
       "b.toml:1: unknown section [optimiser]: the nearest is optimizer, of model, data, parallel, comm, "
-      "train, precision, optimizer, reproducible, checkpoint, run");
+      "train, precision, scaler, outliers, ema, optimizer, reproducible, checkpoint, run");
   EXPECT_MESSAGE(load_job(dir.write("c.toml", "train = 3\n"), {}), ConfigError,
                  "unknown key train (value 3): it is a section, with the keys steps, global_batch, ");
 }
@@ -91,7 +91,7 @@ TEST(Job, UnknownSectionsNameTheSectionsThereAre) {
   EXPECT_MESSAGE(
       job_of({"modle.layers=2"}), ConfigError,
       "unknown key modle.layers (value 2): there is no section modle, only model, data, parallel, "
-      "comm, train, precision, optimizer, reproducible, checkpoint, run: the nearest known key is model.layers");
+      "comm, train, precision, scaler, outliers, ema, optimizer, reproducible, checkpoint, run: the nearest known key is model.layers");
   EXPECT_MESSAGE(job_of({"optimiser.betas=[0.9, 0.1]"}), ConfigError,
                  "unknown key optimiser.betas (value [0.9, 0.1]): there is no section optimiser, only ");
 }

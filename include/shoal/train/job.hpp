@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "shoal/models/config.hpp"
+#include "shoal/optim/grad_scaler.hpp"
 #include "shoal/optim/optimizer.hpp"
+#include "shoal/optim/outlier.hpp"
 #include "shoal/optim/schedule.hpp"
 
 namespace shoal::train {
@@ -34,7 +36,7 @@ struct Job {
     std::int64_t steps = 100, global_batch = 8, micro_batch = 0;  // sequences; 0: global_batch / V
     std::string precision = "fp32";
     std::uint64_t seed = 1;
-    double clip = 1.0;
+    double clip = 1.0, clip_value = 0.0;  // by norm, by value; 0: not
     std::string device = "auto";
     int threads = 0;              // 0: the machine's share of this rank
     std::int64_t eval_every = 0;  // 0: at the end only, when there is validation data
@@ -47,6 +49,11 @@ struct Job {
                 grad_accum_dtype = "auto";
     std::string master_weights = "fp32";  // | "none": stochastic rounding
   } precision;
+  optim::ScalerConfig scaler{.mode = "auto"};
+  optim::OutlierConfig outliers;
+  struct Ema {
+    double decay = 0;  // 0: none
+  } ema;
   optim::OptimizerConfig optimizer;
   optim::ScheduleConfig schedule;
   struct Reproducible {

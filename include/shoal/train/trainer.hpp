@@ -14,6 +14,12 @@
 
 namespace shoal::train {
 
+// Where a gradient was first not finite.
+struct Overflow {
+  std::string parameter;  // of the model's parameters, the first in model order
+  int rank = -1;          // that computed it: the lowest; -1: every rank's was finite, and their sum is not
+};
+
 // One line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;  // from 1
@@ -24,9 +30,11 @@ struct Metrics {
   double seconds = 0;
   double tokens_per_second = 0;
   double loss_scale = 1;
-  bool skipped = false;
-  std::int64_t peak_bytes = 0;  // maximum over ranks
-  std::optional<double> val_loss;
+  bool skipped = false;              // no parameter, moment, count of updates or learning rate moved
+  std::optional<Overflow> overflow;  // why: gradients overflowed at loss_scale
+  std::optional<double> outlier;     // why: its z-score is above outliers.zscore
+  std::int64_t peak_bytes = 0;       // maximum over ranks
+  std::optional<double> val_loss, val_loss_ema;
   std::string json() const;  // floats read back to the same bits, non-finite ones are null
 };
 
@@ -58,13 +66,15 @@ class Trainer {
   ~Trainer();
 
   const Job& job() const;  // as resolved
-  // One global batch. Collective. A loss or gradient norm that is not finite is a TrainError, the same on
-  // every rank, naming the step, the rank and the first layer that produced it; no parameter has been updated
-  // then.
+  // One global batch. Collective. A loss that is not finite is a TrainError, the same on every rank, naming the step,
+  // the rank and the first layer that produced it; no parameter has been updated then. So are gradients that are not
+  // finite, unless there is a loss scaler: then the step is skipped, and only overflows in a row at its least scale
+  // (scaler.give_up) are an error.
   Metrics step();
   // Mean loss over the whole validation part, in windows that do not overlap. The same bits for any rank
   // count of a reproducible job. Throws ConfigError when there is no validation part. Collective.
   double evaluate();
+  double evaluate_average();  // the same with the average of the weights (ema.decay), else ConfigError
   bool has_validation() const;
   void run();  // the remaining steps, evaluations, and the final weights; collective
   void save_weights(const std::string& path);  // rank 0 writes a safetensors file; collective

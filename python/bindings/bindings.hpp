@@ -10,6 +10,7 @@ void bind_mesh(pybind11::module_& m);
 void bind_data(pybind11::module_& m);
 void bind_models(pybind11::module_& m);
 void bind_optim(pybind11::module_& m);
+void bind_optimizers(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 
 }  // namespace shoal::python

@@ -9,5 +9,6 @@ PYBIND11_MODULE(_core, m) {
   shoal::python::bind_data(m);
   shoal::python::bind_models(m);
   shoal::python::bind_optim(m);
+  shoal::python::bind_optimizers(m);
   shoal::python::bind_train(m);
 }

@@ -43,6 +43,22 @@ class Adafactor final : public FlatOptimizer {
   }
   Needs needs() const override { return Needs::rows; }
 
+  std::vector<LogicalState> logical_state() override {
+    std::vector<LogicalState> all;
+    for (std::int64_t l = 0; l < logical_.count(); ++l) {
+      const Shape& s = logical_.shape(l);
+      const auto [at, column] = first_[static_cast<std::size_t>(l)];
+      if (factored(s)) {
+        all.push_back({l, "rows", rows_.slice(at, at + s[0])});
+        all.push_back({l, "columns", columns_.slice(column, column + s[1])});
+      } else {
+        all.push_back({l, "v", v_.slice(at, at + s.numel())});
+      }
+    }
+    add_masters(all);
+    return all;
+  }
+
   void step(const Stream& stream, const UpdateStep& u) override {
     const double t = count_update(), rest = std::pow(t, -config_.decay_rate);
     const ops::AdafactorStep s{static_cast<float>(u.grad_scale), 1 - rest, rest, eps_square};

@@ -26,7 +26,7 @@ FlatOptimizer::FlatOptimizer(const OptimizerConfig& config, parallel::FlatParame
     parts_ = parts_of(flat);
   } else {
     master_ = Tensor::empty({owned_elements(flat)}, DType::f32, stream);
-    refresh_masters(stream);
+    FlatOptimizer::refresh_masters(stream, -1);
   }
 }
 
@@ -35,13 +35,68 @@ void FlatOptimizer::set_applied(std::int64_t updates) {
   applied_ = updates;
 }
 
-void FlatOptimizer::refresh_masters(const Stream& stream) {
+void FlatOptimizer::refresh_masters(const Stream& stream, std::int64_t parameter) {
   if (!master_.defined()) return;
   std::int64_t at = 0;
   for (const shard::Range& r : flat_.owned) {
-    ops::convert(stream, flat_.values.slice(r.first, r.last), master_.slice(at, at + r.size()));
+    for (const shard::Segment& s : flat_.layout.segments) {
+      const std::int64_t first = std::max(r.first, s.offset), last = std::min(r.last, s.offset + s.padded());
+      if (first >= last || (parameter >= 0 && s.tensor != parameter)) continue;
+      ops::convert(stream, flat_.values.slice(first, last),
+                   master_.slice(at + first - r.first, at + last - r.first));
+    }
     at += r.size();
   }
+}
+
+std::int64_t FlatOptimizer::owned_place(std::int64_t e) const {
+  std::int64_t at = 0;
+  for (const shard::Range& r : flat_.owned) {
+    if (e < r.last) return at + e - r.first;
+    at += r.size();
+  }
+  return at;
+}
+
+std::int64_t FlatOptimizer::state_place(std::int64_t e) const {
+  for (const Run& run : runs_)
+    if (e < run.elements.last) return run.state + e - run.elements.first;
+  return 0;
+}
+
+std::vector<shard::Range> FlatOptimizer::whole_tensors() const {
+  if (flat_.partitioned)
+    throw ConfigError("the state of an optimizer is partitioned over the ranks (ZeRO 1)");
+  std::vector<shard::Range> whole(tensors_.size());
+  for (const Part& p : parts_of(flat_)) {
+    shard::Range& r = whole[static_cast<std::size_t>(p.logical)];
+    if (r.size() > 0)
+      throw ConfigError(fmt::format("the state of {} is in several pieces",
+                                    flat_.parameters[static_cast<std::size_t>(p.parameter)]->name));
+    r = p.elements;
+  }
+  return whole;
+}
+
+void FlatOptimizer::add_masters(std::vector<LogicalState>& all) const {
+  if (!master_.defined()) return;
+  const std::vector<shard::Range> whole = whole_tensors();
+  for (std::size_t l = 0; l < whole.size(); ++l) {
+    const std::int64_t at = owned_place(whole[l].first);
+    all.push_back({static_cast<std::int64_t>(l), "master", master_.slice(at, at + whole[l].size())});
+  }
+}
+
+std::vector<Optimizer::LogicalState> FlatOptimizer::logical_state() {
+  std::vector<LogicalState> all;
+  const std::vector<shard::Range> whole = whole_tensors();
+  for (const auto& [kind, t] : named_)
+    for (std::size_t l = 0; l < whole.size(); ++l) {
+      const std::int64_t at = state_place(whole[l].first);
+      all.push_back({static_cast<std::int64_t>(l), kind, t.slice(at, at + whole[l].size())});
+    }
+  add_masters(all);
+  return all;
 }
 
 Tensor FlatOptimizer::owned_values(const Stream& stream) const {

@@ -15,7 +15,8 @@ class FlatOptimizer : public Optimizer {
   FlatOptimizer(const OptimizerConfig& config, parallel::FlatParameters& flat, const Stream& stream);
   std::int64_t applied() const override { return applied_; }
   void set_applied(std::int64_t updates) override;
-  void refresh_masters(const Stream& stream) override;
+  void refresh_masters(const Stream& stream, std::int64_t parameter) override;
+  std::vector<LogicalState> logical_state() override;
   Tensor owned_values(const Stream& stream) const override;
   std::vector<std::pair<std::string, Tensor>> state() override;
 
@@ -33,6 +34,13 @@ class FlatOptimizer : public Optimizer {
                       const std::function<void(const Slice&)>& body) const;
   Tensor owned_zeros(const Stream& stream) const;  // f32 [owned elements]
   std::vector<Run>& runs() { return runs_; }
+
+  // Where state of element e of the flat buffers lies in the tensors of named_ and, where that differs, masters.
+  std::int64_t state_place(std::int64_t e) const;
+  std::int64_t owned_place(std::int64_t e) const;
+  // The logical tensors, each with the one stretch of the flat buffers that it is. Throws as logical_state.
+  std::vector<shard::Range> whole_tensors() const;
+  void add_masters(std::vector<LogicalState>& all) const;
 
   // Doubles that an update's scalars are made of.
   double count_update() { return static_cast<double>(++applied_); }

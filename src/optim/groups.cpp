@@ -63,6 +63,7 @@ void apply(const ParameterGroup& g, Settings& s) {
   s.beta2 = g.beta2.value_or(s.beta2);
   s.eps = g.eps.value_or(s.eps);
   s.momentum = g.momentum.value_or(s.momentum);
+  s.matrix = s.matrix && g.muon.value_or(true);
 }
 
 }  // namespace

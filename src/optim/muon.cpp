@@ -63,6 +63,19 @@ class Muon final : public FlatOptimizer {
   }
   Needs needs() const override { return Needs::matrix; }
 
+  std::vector<LogicalState> logical_state() override {
+    std::vector<LogicalState> all;
+    const std::vector<shard::Range> whole = whole_tensors();
+    for (std::size_t l = 0; l < whole.size(); ++l)
+      for (const auto& [kind, t] : named_) {
+        if ((kind == "momentum") != tensors_[l].settings.matrix) continue;
+        const std::int64_t at = whole[l].size() > 0 ? state_place(whole[l].first) : 0;
+        all.push_back({static_cast<std::int64_t>(l), kind, t.slice(at, at + whole[l].size())});
+      }
+    add_masters(all);
+    return all;
+  }
+
   void step(const Stream& stream, const UpdateStep& u) override {
     const double t = count_update();
     for_each_slice(stream, u, [&](const Slice& s) {

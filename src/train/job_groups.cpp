@@ -72,6 +72,9 @@ void read(optim::ParameterGroup& g, const std::string& key, const Entry& e) {
     if (!a || a->size() != 2) e.wrong("two numbers in brackets");
     g.beta1 = e.number((*a)[0], "two numbers in brackets");
     g.beta2 = e.number((*a)[1], "two numbers in brackets");
+  } else if (key == "muon") {
+    if (!e.node.is_boolean()) e.wrong("true or false");
+    g.muon = *e.node.value<bool>();
   } else if (key == "eps") {
     g.eps = e.number();
   } else if (key == "momentum") {
@@ -79,7 +82,7 @@ void read(optim::ParameterGroup& g, const std::string& key, const Entry& e) {
   } else {
     throw ConfigError(
         fmt::format("{}unknown key {}: a rule has name, pattern, kinds, dims, tied, lr_scale, weight_decay, "
-                    "betas, eps, momentum",
+                    "betas, eps, momentum, muon",
                     e.where, e.name));
   }
 }
@@ -144,6 +147,7 @@ std::string groups_text(const std::vector<optim::ParameterGroup>& groups) {
       add("betas", fmt::format("[{}, {}]", number_text(*g.beta1), number_text(*g.beta2)));
     for (const auto& [key, value] : {std::pair{"eps", g.eps}, {"momentum", g.momentum}})
       if (value) add(key, number_text(*value));
+    if (g.muon) add("muon", *g.muon ? "true" : "false");
     rules.push_back(fmt::format("{{{}}}", fmt::join(entries, ", ")));
   }
   return fmt::format("[{}]", fmt::join(rules, ", "));

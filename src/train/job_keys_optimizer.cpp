@@ -69,7 +69,7 @@ std::vector<Key> optimizer_keys() {
               "name, with * and ?), "
               "kinds (of matrix, embedding, norm, bias, head), dims (1 or 2), tied. Settings: lr_scale, "
               "weight_decay, "
-              "betas, eps, momentum. name: for messages"},
+              "betas, eps, momentum, muon (false: left to adamw). name: for messages"},
       {.name = "optimizer.schedule",
        .ref = SHOAL_REF(schedule.type),
        .doc =

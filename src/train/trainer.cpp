@@ -147,6 +147,7 @@ bool Trainer::has_validation() const { return impl_->data->val.has_value(); }
 void Trainer::run() { impl_->run(); }
 void Trainer::save_weights(const std::string& path) { impl_->save_weights(path); }
 models::LanguageModel& Trainer::model() { return *impl_->model; }
+optim::Optimizer& Trainer::optimizer() { return *impl_->optimizer; }
 parallel::BucketEngine& Trainer::engine() { return *impl_->engine; }
 const Stream& Trainer::stream() const { return impl_->stream; }
 std::int64_t Trainer::peak_bytes() const { return impl_->peak_bytes(); }

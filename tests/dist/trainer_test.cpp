@@ -127,6 +127,17 @@ TEST(Trainer, ThePredictedMemoryIsMeasured) {
            {2, {"reproducible.on=true", "reproducible.data=12", "parallel.zero=1"}},
            {1, {"model.type=llama", "reproducible.on=true", "reproducible.data=12"}},
            {2, {"model.vocab=259", "reproducible.on=true", "reproducible.data=12", "reproducible.tensor=4"}},
+           {1, {"train.precision=bf16"}},
+           {2, {"train.precision=fp16", "parallel.zero=1", "ema.decay=0.9"}},
+           {2, {"train.precision=bf16", "precision.reduce_dtype=bf16"}},
+           {2, {"train.precision=bf16", "precision.param_dtype=fp32", "model.dropout=0.1"}},
+           {1, {"train.precision=bf16", "model.type=llama", "precision.master_weights=none"}},
+           {2,
+            {"train.precision=bf16", "reproducible.on=true", "reproducible.data=12", "reproducible.tensor=4",
+             "parallel.zero=1"}},
+           {1, {"optimizer.type=lion"}},
+           {2, {"optimizer.type=adafactor"}},
+           {2, {"optimizer.type=muon", "parallel.zero=1"}},
            {1, {"model.layers=1", "train.global_batch=1", "model.hidden=256"}},
            {1, {"model.layers=6", "train.global_batch=24"}}}) {
     Items items = big;

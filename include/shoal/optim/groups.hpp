@@ -20,6 +20,7 @@ struct ParameterGroup {
   // Settings.
   std::optional<double> lr_scale;  // multiplies the learning rate
   std::optional<double> weight_decay, beta1, beta2, eps, momentum;
+  std::optional<bool> muon;  // false: a matrix that muon leaves to adamw
 };
 
 // Matrices (heads included) decay, norms and biases do not, embeddings only when asked.

@@ -66,8 +66,17 @@ class Optimizer {
   // lion, muon), of owned elements, the owned ranges one after another; "master" likewise, where there are masters;
   // adafactor: "rows", "columns" and "v" of whole logical tensors, the same on every rank.
   virtual std::vector<std::pair<std::string, Tensor>> state() = 0;
-  // The masters become what the values are: after values were set from outside. Nothing where there are none.
-  virtual void refresh_masters(const Stream& stream) = 0;
+  // The same state by logical tensor, where this rank has all of it (ConfigError where it is partitioned, or a tensor is
+  // in several pieces): f32 [elements of the tensor], views.
+  struct LogicalState {
+    std::int64_t logical = 0;  // number of the tensor in model order
+    std::string kind;          // "m", ...
+    Tensor tensor;
+  };
+  virtual std::vector<LogicalState> logical_state() = 0;
+  // The masters become what the values are, of all tensors or of one parameter: after values were set from outside.
+  // Nothing where there are none.
+  virtual void refresh_masters(const Stream& stream, std::int64_t parameter = -1) = 0;
   // FP32 values of the owned ranges, one after another: not to be written (masters or the values themselves, where they
   // are at hand, else a copy).
   virtual Tensor owned_values(const Stream& stream) const = 0;

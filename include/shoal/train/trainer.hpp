@@ -81,6 +81,7 @@ class Trainer {
   std::int64_t peak_bytes() const;             // of this rank's allocators, so far
   models::LanguageModel& model();
   parallel::BucketEngine& engine();
+  optim::Optimizer& optimizer();
   const Stream& stream() const;
 
  private:

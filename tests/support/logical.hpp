@@ -39,7 +39,7 @@ class LogicalModel {
     add("norm", norm, Placement::whole("norm", {257}));
     add("up", matrix, Placement::rows("up", {39, 20}, pieces));
     add("down", matrix, Placement::columns("down", {20, 39}, pieces));
-    add("large", matrix, Placement::whole("large", {61, 57}));
+    add("large", matrix, Placement::whole("large", {101, 97}));
     add("head", head, Placement::rows("head", {71, 20}, pieces, 72));
   }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "shoal/comm/bootstrap.hpp"
+#include "shoal/core/threads.hpp"
 #include "shoal/optim/optimizer.hpp"
 #include "support/logical.hpp"
 #include "support/optimizers.hpp"
@@ -73,6 +74,7 @@ std::vector<ReferenceTensor> reference_tensors(const LogicalModel& model, const 
 
 // The values after some steps.
 Logicals train(const LogicalModel& model, const OptimizerConfig& c, int steps, DType type = DType::f32) {
+  set_num_threads(1);  // tests/dist has others
   const Stream stream = Stream::create({DeviceType::cpu, 0});
   parallel::BucketEngine engine(model.list(), make_self(), {.param_dtype = type}, stream);
   parallel::FlatParameters& flat = engine.flat();

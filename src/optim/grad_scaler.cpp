@@ -57,12 +57,13 @@ void GradScaler::update(bool overflow) {
 }
 
 void GradScaler::set_state(const State& s) {
-  if (!(s.scale > 0) || !(s.scale <= most) || s.clean < 0 || s.hopeless < 0 ||
+  const double least = config_.mode == "dynamic" ? config_.minimum : 0.0;
+  if (!(s.scale > 0) || !(s.scale >= least) || !(s.scale <= most) || s.clean < 0 || s.hopeless < 0 ||
       s.patience > config_.hysteresis)
     throw ConfigError(
         fmt::format("a gradient scaler's state of scale {}, {} clean steps, patience {} of {}: impossible",
                     s.scale, s.clean, s.patience, config_.hysteresis));
-  scale_ = enabled() ? s.scale : 1.0;
+  if (config_.mode == "dynamic") scale_ = s.scale;
   clean_ = s.clean;
   patience_ = s.patience;
   hopeless_ = s.hopeless;

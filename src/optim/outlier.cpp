@@ -36,7 +36,7 @@ double OutlierFilter::zscore(double value) const {
 
 bool OutlierFilter::skip(double value) {
   if (!enabled()) return false;
-  if (zscore(value) > config_.zscore) return true;
+  if (!std::isfinite(value) || zscore(value) > config_.zscore) return true;
   values_.push_back(value);
   if (static_cast<std::int64_t>(values_.size()) > config_.window) values_.erase(values_.begin());
   return false;

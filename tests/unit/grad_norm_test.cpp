@@ -1,6 +1,7 @@
 // The gradient norm: exact values, the order of its sums (R8), and clipping.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -62,6 +63,55 @@ TEST(GradNorm, NothingAtAll) {
   ASSERT_NE(engine.sink(0, true), nullptr);
   engine.end_shard(0);
   EXPECT_NO_THROW(engine.finish());
+}
+
+// Squares of FP32 numbers and their sums are far from the limits of FP64 at both ends.
+TEST(GradNorm, IsFiniteExactlyWhereAllGradientsAre) {
+  const Parameters parameters = Parameters::odd();
+  BucketEngine engine(parameters.list(), make_self(), {}, cpu());
+  const parallel::FlatParameters& flat = engine.flat();
+  float* g = flat.grads.as<float>();
+  const auto fill = [&](float value) { std::fill(g, g + flat.layout.numel, value); };
+  const double root = std::sqrt(static_cast<double>(flat.layout.numel));
+  for (const float value : {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(),
+                            std::numeric_limits<float>::denorm_min()}) {
+    fill(value);
+    EXPECT_NEAR(grad_norm(flat, cpu()) / (root * std::abs(static_cast<double>(value))), 1.0, 1e-12) << value;
+    // Taking out a loss scale afterwards is exact.
+    const double norm = grad_norm(flat, cpu());
+    EXPECT_EQ(norm / 65536 * 65536, norm);
+  }
+  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()})
+    for (const std::int64_t where : {std::int64_t{0}, std::int64_t{4711}, flat.layout.numel - 1}) {
+      fill(1.0f);
+      g[where] = bad;
+      EXPECT_FALSE(std::isfinite(grad_norm(flat, cpu()))) << bad << " at " << where;
+    }
+}
+
+TEST(ClipByValue, ScalesThenLimitsAndKeepsNaN) {
+  const Parameters parameters = Parameters::odd();
+  BucketEngine engine(parameters.list(), make_self(), {}, cpu());
+  parallel::FlatParameters flat = engine.flat();
+  flat.owned = {{256, 1024}};
+  float* g = flat.grads.as<float>();
+  std::fill(g, g + flat.layout.numel, 8.0f);
+  const float inf = std::numeric_limits<float>::infinity();
+  const float in[] = {3.0f, -3.0f, 6.0f, -6.0f, 0.0f, inf, -inf},
+              out[] = {0.75f, -0.75f, 1.0f, -1.0f, 0.0f, 1.0f, -1.0f};
+  std::copy_n(in, 7, g + 300);
+  g[307] = std::numeric_limits<float>::quiet_NaN();
+  g[1023] = std::numeric_limits<float>::quiet_NaN();
+  clip_by_value(flat, 0.25, 1.0, cpu());
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(g[300 + i], out[i]);
+  EXPECT_TRUE(std::isnan(g[307]));
+  EXPECT_TRUE(std::isnan(g[1023]));
+  EXPECT_EQ(g[255], 8.0f);  // not owned
+  EXPECT_EQ(g[256], 1.0f);
+  EXPECT_EQ(g[1024], 8.0f);
+  for (const double limit : {0.0, -1.0, static_cast<double>(NAN)})
+    EXPECT_MESSAGE(clip_by_value(flat, 1.0, limit, cpu()), ConfigError, "clipping to values of");
 }
 
 TEST(ClipFactor, IsPyTorchs) {

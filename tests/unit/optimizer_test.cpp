@@ -176,6 +176,17 @@ TEST(Optimizer, RefusesImpossibleNumbersAndNamesThem) {
   EXPECT_MESSAGE(make({.weight_decay = -1}), ConfigError, "weight_decay = -1");
   EXPECT_MESSAGE(make({.type = "sgd", .momentum = 0, .nesterov = true}), ConfigError,
                  "nesterov needs momentum");
+  EXPECT_MESSAGE(make({.type = "adafactor", .decay_rate = 0}), ConfigError, "decay_rate = 0");
+  EXPECT_MESSAGE(make({.type = "adafactor", .decay_rate = 1.5}), ConfigError, "decay_rate = 1.5");
+  EXPECT_MESSAGE(make({.type = "adafactor", .clip_threshold = 0}), ConfigError, "clip_threshold = 0");
+  EXPECT_MESSAGE(make({.type = "adafactor", .clip_threshold = INFINITY}), ConfigError,
+                 "clip_threshold = inf");
+  EXPECT_MESSAGE(make({.type = "muon", .newton_schulz_steps = 0}), ConfigError, "newton_schulz_steps = 0");
+  EXPECT_MESSAGE(make({.type = "muon", .muon_scale = "rms"}), ConfigError,
+                 "muon_scale = \"rms\": expected original or match_rms_adamw");
+  EXPECT_MESSAGE(make({.master_weights = "bf16"}), ConfigError,
+                 "master_weights = \"bf16\": expected fp32 or none");
+  EXPECT_MESSAGE(make({})->set_applied(-1), ConfigError, "-1 applied updates");
 }
 
 }  // namespace

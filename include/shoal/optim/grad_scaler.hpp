@@ -42,7 +42,8 @@ class GradScaler {
     std::int64_t hopeless = 0;
   };
   State state() const { return {scale_, clean_, patience_, hopeless_}; }
-  void set_state(const State& state);  // throws ConfigError for what no scaler of this configuration can have
+  // A static scale, or none, stays the configuration's. Throws ConfigError for what no scaler of it can have.
+  void set_state(const State& state);
 
  private:
   ScalerConfig config_;

@@ -22,7 +22,8 @@ class OutlierFilter {
   // (value - mean) / deviation over the window, in FP64, its values summed in the order they came; 0 while there are
   // too few of them. A window without any spread counts as one of deviation 1e-12 |mean|.
   double zscore(double value) const;
-  // Whether the step is to be skipped; a value that is not joins the window.
+  // Whether the step is to be skipped: its z-score is above the limit, or the value is not finite. One that is not
+  // skipped joins the window.
   bool skip(double value);
 
   const std::vector<double>& values() const { return values_; }  // oldest first; for checkpoints

@@ -60,6 +60,13 @@ void bind_train(py::module_& m) {
       .def_readonly("skipped", &train::Metrics::skipped)
       .def_readonly("peak_bytes", &train::Metrics::peak_bytes)
       .def_readonly("val_loss", &train::Metrics::val_loss)
+      .def_readonly("val_loss_ema", &train::Metrics::val_loss_ema)
+      .def_readonly("outlier", &train::Metrics::outlier)
+      .def_property_readonly("overflow",
+                             [](const train::Metrics& x) -> std::optional<std::pair<std::string, int>> {
+                               if (!x.overflow) return std::nullopt;
+                               return std::pair(x.overflow->parameter, x.overflow->rank);
+                             })
       .def("json", &train::Metrics::json)
       .def("__repr__", [](const train::Metrics& x) { return "<shoal.Metrics " + x.json() + ">"; });
 
@@ -69,6 +76,7 @@ void bind_train(py::module_& m) {
       .def_property_readonly("resolved_job", &Trainer::job, py::return_value_policy::copy)
       .def("step", &Trainer::step, py::call_guard<py::gil_scoped_release>())
       .def("evaluate", &Trainer::evaluate, py::call_guard<py::gil_scoped_release>())
+      .def("evaluate_average", &Trainer::evaluate_average, py::call_guard<py::gil_scoped_release>())
       .def("run", &Trainer::run, py::call_guard<py::gil_scoped_release>())
       .def("save_weights", &Trainer::save_weights, py::arg("path"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("parameters", [](Trainer& t) {

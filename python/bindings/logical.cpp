@@ -4,9 +4,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "bindings/array.hpp"
 #include "shoal/core/error.hpp"
+#include "shoal/ops/cast.hpp"
 
 namespace shoal::python {
 namespace {
@@ -14,8 +16,10 @@ namespace {
 py::array_t<float> gather(const nn::Parameter& p, int tensor, const Tensor& stored) {
   const Shape& shape = p.placement.logical[static_cast<std::size_t>(tensor)].shape;
   py::array_t<float> out(std::vector<py::ssize_t>(shape.begin(), shape.end()));
-  shard::gather_logical(p.placement, tensor, stored.base<float>(), out.mutable_data(),
-                        stored.leading_stride());
+  const std::int64_t element = size_of(stored.dtype());
+  std::vector<std::uint8_t> own(static_cast<std::size_t>(shape.numel() * element));
+  shard::gather_logical_bytes(p.placement, tensor, element, stored.data(), own.data(), stored.leading_stride());
+  ops::cast(stored.dtype(), own.data(), DType::f32, out.mutable_data(), shape.numel());  // exact
   return out;
 }
 
@@ -69,8 +73,11 @@ void set_parameters(const std::vector<nn::Parameter*>& parameters, const py::dic
   }
   for (const auto& [name, tensor] : given) {
     const auto& [p, index] = places[name];
-    shard::scatter_logical(p->placement, index, tensor.as<float>(), p->value.base<float>(),
-                           p->value.leading_stride());
+    const std::int64_t element = size_of(p->value.dtype());
+    std::vector<std::uint8_t> own(static_cast<std::size_t>(tensor.numel() * element));
+    ops::cast(DType::f32, tensor.as<float>(), p->value.dtype(), own.data(), tensor.numel());  // rounded once
+    shard::scatter_logical_bytes(p->placement, index, element, own.data(), p->value.data(),
+                                 p->value.leading_stride());
   }
 }
 

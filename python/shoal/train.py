@@ -1,6 +1,7 @@
 """Jobs and the Trainer: what `shoal train` runs, step by step."""
 import json
 import os
+import re
 
 from . import _core, comm
 from ._core import Metrics
@@ -17,6 +18,8 @@ def _value(value, key):
         return "true" if value else "false"
     if isinstance(value, (str, os.PathLike)):
         return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_value(v, f'{key}.{k}')}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(v, key) for v in value) + "]"
     return repr(value.item() if hasattr(value, "item") else value)
@@ -33,6 +36,11 @@ def _overrides(items, prefix=""):
         name = f"{prefix}{key}"
         flat += _overrides(value, f"{name}.") if isinstance(value, dict) else [f"{name}={_value(value, name)}"]
     return flat
+
+
+def _json(toml):
+    """TOML's arrays of inline tables, whose keys are plain words, as JSON."""
+    return re.sub(r'"(?:\\.|[^"\\])*"|(\w+) = ', lambda m: f'"{m[1]}": ' if m[1] else m[0], toml)
 
 
 class Job:
@@ -77,7 +85,7 @@ class Job:
                 section = sections.setdefault(line.strip("[]"), {})
             elif line and not line.startswith("#"):
                 key, value = line.split(" = ", 1)
-                section[key] = float(value) if value in ("inf", "-inf", "nan") else json.loads(value)
+                section[key] = float(value) if value in ("inf", "-inf", "nan") else json.loads(_json(value))
         return sections
 
     def __getitem__(self, section):
@@ -126,6 +134,10 @@ class Trainer:
         """The mean loss over the whole validation part."""
         return self._trainer.evaluate()
 
+    def evaluate_average(self):
+        """The same with the exponential moving average of the weights (ema.decay)."""
+        return self._trainer.evaluate_average()
+
     def run(self):
         """The remaining steps, evaluations, and the final weights; records in run.dir (write_records)."""
         self._trainer.run()
@@ -136,5 +148,5 @@ class Trainer:
 
     @property
     def parameters(self):
-        """Every parameter as a NumPy array by its logical name: copies, row-major and unpadded."""
+        """Every parameter as a float32 array by its logical name: copies, row-major and unpadded."""
         return self._trainer.parameters

@@ -107,3 +107,11 @@ def test_cpp_example_with_the_installed_package(text, python_lines, tmp_path):
     assert said.count("train: text.txt: ") == said.count("train: ") == 1 and "terminate called" not in said, said
     version = run(tmp_path / "prefix" / "bin" / "shoal", "--version", cwd=tmp_path)
     assert version.split()[0] == "shoal"
+
+
+def test_optimizers_example(tmp_path):
+    """Its output is that of its README: the arithmetic is NumPy's and elementwise FP32."""
+    folder = ROOT / "examples" / "03_optimizers"
+    out = run(sys.executable, folder / "fit.py", cwd=tmp_path)
+    expected = re.findall(r"^    (\d+ updates.*|w \[.*)$", (folder / "README.md").read_text(), re.M)
+    assert out.splitlines() == expected

@@ -171,3 +171,32 @@ def test_announced_ranks_that_cannot_meet_are_an_error():
     done = subprocess.run([sys.executable, "-c", "import shoal; shoal.comm.init()"], capture_output=True, text=True,
                           env={**env, "WORLD_SIZE": "2", "RANK": "0"}, timeout=60)
     assert done.returncode != 0 and "shoal.errors.ConfigError" in done.stderr and "WORLD_SIZE" in done.stderr
+
+
+def test_sixteen_bits_skipped_steps_and_averages(text):
+    job = {**small(text, precision="fp16"), "scaler": {"initial": 1e8}, "ema": {"decay": 0.5}}
+    metrics = []
+    trainer = shoal.Trainer(job, group=shoal._core.make_self(), write_records=False, on_step=metrics.append)
+    trainer.run()
+    first = metrics[0]
+    assert first.skipped and first.loss_scale == 1e8 and first.overflow == ("wte.weight", 0)
+    assert not metrics[-1].skipped and metrics[-1].overflow is None and metrics[-1].outlier is None
+    assert metrics[-1].val_loss_ema == trainer.evaluate_average() != metrics[-1].val_loss
+    values = trainer.parameters["wte.weight"]
+    assert values.dtype == np.float32 and np.array_equal(values, values.astype(np.float16))
+
+
+def test_rules_for_groups_go_through_a_job(text):
+    rules = [{"name": "slow = steady", "pattern": "*.attn.*", "dims": 2, "lr_scale": 0.5, "betas": [0.5, 0.6]},
+             {"kinds": ["norm", "bias"], "weight_decay": 0.25}, {"tied": True, "muon": False}]
+    job = shoal.Job(small(text), {"optimizer": {"groups": rules}})
+    assert job["optimizer"]["groups"] == rules
+    assert shoal.Job(job, "train.steps=3")["optimizer"]["groups"] == rules
+    shoal.Trainer(job, group=shoal._core.make_self(), write_records=False).step()
+    with pytest.raises(shoal.ConfigError, match=r'optimizer.groups\[0\] \("x"\) covers no parameter: name "z\*", dims 1'):
+        shoal.Trainer(shoal.Job(job, {"optimizer": {"groups": [{"name": "x", "pattern": "z*", "dims": 1}]}}),
+                      group=shoal._core.make_self(), write_records=False)
+    for wrong, message in [({"dims": 3}, "dims: expected 1"), ({"kinds": ["matrices"]}, "kinds: expected an array of matrix"),
+                           ({"lr": 1.0}, "unknown key optimizer.groups"), ({"tied": 1}, "tied: expected true or false")]:
+        with pytest.raises(shoal.ConfigError, match=message):
+            shoal.Job(job, {"optimizer": {"groups": [wrong]}})

@@ -82,9 +82,9 @@ class Optimizer {
   virtual Tensor owned_values(const Stream& stream) const = 0;
 };
 
-// The state is the stream's allocator's; the flat buffers are kept alive. Throws ConfigError, with the values, for an
-// unknown type, impossible numbers (betas or momentum outside [0, 1), eps that is not above 0 in FP32, negative
-// weight decay, nesterov without momentum, ...), and a group's rule that covers nothing.
+// The state is the stream's allocator's. `flat` is referred to: what owns it (the engine) must live longer. Throws
+// ConfigError, with the values, for an unknown type, impossible numbers (betas or momentum outside [0, 1), eps that is
+// not above 0 in FP32, negative weight decay, nesterov without momentum, ...), and a group's rule that covers nothing.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, parallel::FlatParameters& flat,
                                           const Stream& stream);
 // Throws as make_optimizer for what can be seen without parameters.

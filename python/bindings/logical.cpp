@@ -18,7 +18,8 @@ py::array_t<float> gather(const nn::Parameter& p, int tensor, const Tensor& stor
   py::array_t<float> out(std::vector<py::ssize_t>(shape.begin(), shape.end()));
   const std::int64_t element = size_of(stored.dtype());
   std::vector<std::uint8_t> own(static_cast<std::size_t>(shape.numel() * element));
-  shard::gather_logical_bytes(p.placement, tensor, element, stored.data(), own.data(), stored.leading_stride());
+  shard::gather_logical_bytes(p.placement, tensor, element, stored.data(), own.data(),
+                              stored.leading_stride());
   ops::cast(stored.dtype(), own.data(), DType::f32, out.mutable_data(), shape.numel());  // exact
   return out;
 }

@@ -88,10 +88,10 @@ TEST(Job, UnknownKeysNameTheNearest) {
 }
 
 TEST(Job, UnknownSectionsNameTheSectionsThereAre) {
-  EXPECT_MESSAGE(
-      job_of({"modle.layers=2"}), ConfigError,
-      "unknown key modle.layers (value 2): there is no section modle, only model, data, parallel, "
-      "comm, train, precision, scaler, outliers, ema, optimizer, reproducible, checkpoint, run: the nearest known key is model.layers");
+  EXPECT_MESSAGE(job_of({"modle.layers=2"}), ConfigError,
+                 "unknown key modle.layers (value 2): there is no section modle, only model, data, parallel, "
+                 "comm, train, precision, scaler, outliers, ema, optimizer, reproducible, checkpoint, run: "
+                 "the nearest known key is model.layers");
   EXPECT_MESSAGE(job_of({"optimiser.betas=[0.9, 0.1]"}), ConfigError,
                  "unknown key optimiser.betas (value [0.9, 0.1]): there is no section optimiser, only ");
 }

@@ -63,6 +63,16 @@ class Diff : public testing::Test {
   test::TempDir dir_;
 };
 
+TEST_F(Diff, SixteenBitRunsOnDifferentRankCountsAreTheSame) {
+  for (const char* precision : {"train.precision=bf16", "train.precision=fp16"}) {
+    const RunDiff diff = diff_runs(run("a", 1, {precision}), run("b", 3, {precision, "parallel.zero=1"}));
+    EXPECT_TRUE(diff.same) << diff.text;
+    EXPECT_NE(diff.text.find("tensors compared"), std::string::npos) << diff.text;
+  }
+  const RunDiff diff = diff_runs(run("c", 1, {}), run("d", 1, {"train.precision=bf16"}));
+  EXPECT_FALSE(diff.same);
+}
+
 TEST_F(Diff, RunsOnDifferentRankCountsAreTheSame) {
   const RunDiff diff = diff_runs(run("a", 1, {}), run("b", 3, {"parallel.zero=1", "train.threads=2"}));
   EXPECT_TRUE(diff.same) << diff.text;

@@ -99,6 +99,24 @@ TEST(Trainer, MicrobatchesAndRanksComputeTheSameStep) {
   }
 }
 
+// The same samples and the same dropout masks: only the order of sums differs.
+TEST(Trainer, AnySplitIntoMicrobatchesIsTheSameRunWithDropout) {
+  test::TempDir dir;
+  const auto split = [&](int ranks, int micro) {
+    return run(ranks, dir, {"model.dropout=0.3", "train.micro_batch=" + std::to_string(micro)});
+  };
+  const Outcome whole = split(1, 12);
+  for (const auto& [ranks, micro] :
+       {std::pair{1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 6}, {2, 6}, {2, 3}, {3, 4}, {4, 1}}) {
+    const Outcome parts = split(ranks, micro);
+    for (std::size_t i = 0; i < whole.metrics.size(); ++i) {
+      EXPECT_NEAR(whole.metrics[i].loss, parts.metrics[i].loss, 1e-5) << ranks << " ranks, " << micro;
+      EXPECT_NEAR(whole.metrics[i].grad_norm / parts.metrics[i].grad_norm, 1, 1e-5)
+          << ranks << " ranks, " << micro;
+    }
+  }
+}
+
 TEST(Trainer, TheMeanLossIsOfTokensNotOfRanks) {
   run_local(2, [](const std::shared_ptr<Communicator>& comm) {
     const Stream stream = Stream::create(Device{});

@@ -23,15 +23,17 @@ SHOAL_INLINE vf load(const bf16* p) {
   const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
 }
-SHOAL_INLINE void store(bf16* p, vf x) {
-  const __m512i u = _mm512_castps_si512(x.v), upper = _mm512_srli_epi32(u, 16);
-  const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-  const __m512i rounded =
-      _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+// The upper half of each lane is x rounded.
+SHOAL_INLINE __m512i raised_bf16(vf x) {
+  const __m512i u = _mm512_castps_si512(x.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i raised = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   const __mmask16 nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
+  return _mm512_mask_or_epi32(raised, nan, u, _mm512_set1_epi32(0x400000));
+}
+SHOAL_INLINE void store(bf16* p, vf x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                      _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(
-                          nan, rounded, _mm512_or_si512(upper, _mm512_set1_epi32(0x40)))));
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(raised_bf16(x), 16)));
 }
 SHOAL_INLINE vf load(const f16* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
@@ -48,17 +50,27 @@ SHOAL_INLINE __m256 widened_bf16(const bf16* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 SHOAL_INLINE vf load(const bf16* p) { return {widened_bf16(p), widened_bf16(p + 8)}; }
-// The upper half of each lane, rounded, in its lower half.
-SHOAL_INLINE __m256i rounded_bf16(__m256 x) {
-  const __m256i u = _mm256_castps_si256(x), upper = _mm256_srli_epi32(u, 16);
-  const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-  const __m256i r =
-      _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+SHOAL_INLINE __m256i raised_bf16(__m256 x) {
+  const __m256i u = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  return _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+}
+SHOAL_INLINE __m256i quiet_nans(__m256i raised, __m256 x) {
   const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  return _mm256_blendv_epi8(r, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
+  return _mm256_blendv_epi8(raised, _mm256_or_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x400000)),
+                            nan);
+}
+// The upper half of each lane is x rounded. One comparison finds a NaN in either register; there hardly ever is one.
+SHOAL_INLINE vi raised_bf16(vf x) {
+  vi r{raised_bf16(x.a), raised_bf16(x.b)};
+  if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x.a, x.b, _CMP_UNORD_Q)) != 0, 0))
+    r = {quiet_nans(r.a, x.a), quiet_nans(r.b, x.b)};
+  return r;
 }
 SHOAL_INLINE void store(bf16* p, vf x) {
-  const __m256i both = _mm256_packus_epi32(rounded_bf16(x.a), rounded_bf16(x.b));  // by 128-bit halves
+  const vi r = raised_bf16(x);
+  const __m256i both =
+      _mm256_packus_epi32(_mm256_srli_epi32(r.a, 16), _mm256_srli_epi32(r.b, 16));  // by 128-bit halves
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(both, 0xd8));
 }
 SHOAL_INLINE vf load(const f16* p) {
@@ -113,9 +125,32 @@ SHOAL_INLINE vf rounded(vf x) {
   return load(t);
 }
 template <>
-inline vf rounded<float>(vf x) {
+inline __attribute__((always_inline)) vf rounded<float>(vf x) {
   return x;
 }
+#if defined(SHOAL_ISA_avx512)
+template <>
+inline __attribute__((always_inline)) vf rounded<bf16>(vf x) {
+  return {_mm512_castsi512_ps(_mm512_and_si512(raised_bf16(x), _mm512_set1_epi32(-65536)))};
+}
+template <>
+inline __attribute__((always_inline)) vf rounded<f16>(vf x) {
+  return {_mm512_cvtph_ps(_mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))};
+}
+#elif defined(SHOAL_ISA_avx2)
+template <>
+inline __attribute__((always_inline)) vf rounded<bf16>(vf x) {
+  const vi r = raised_bf16(x);
+  const __m256i upper = _mm256_set1_epi32(-65536);
+  return {_mm256_castsi256_ps(_mm256_and_si256(r.a, upper)),
+          _mm256_castsi256_ps(_mm256_and_si256(r.b, upper))};
+}
+template <>
+inline __attribute__((always_inline)) vf rounded<f16>(vf x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_cvtph_ps(_mm256_cvtps_ph(x.a, mode)), _mm256_cvtph_ps(_mm256_cvtps_ph(x.b, mode))};
+}
+#endif
 
 // f(T*(nullptr)) for the element type that a code names.
 template <class F>

@@ -1,6 +1,6 @@
 // GELU and SwiGLU. Bound by memory when the array is large: in FP32 GELU forward reads 4 and writes 4
-// bytes an element for some 25 operations, SwiGLU reads 8 and writes 4, in 16 bits half of it; no reduction, so any split gives the same
-// bits.
+// bytes an element for some 25 operations, SwiGLU reads 8 and writes 4, in 16 bits half of it; no reduction, so any
+// split gives the same bits.
 #include "kernels/cpu/activation.hpp"
 
 #include "kernels/common/columns.hpp"

@@ -3,8 +3,8 @@
 #include "kernels/common/random_args.hpp"
 #include "kernels/common/storage_code.hpp"
 
-// n elements, rounded once to nearest even where the result is narrower; the arrays do not overlap. On this thread alone:
-// communication threads call it.
+// n elements, rounded once to nearest even where the result is narrower; the arrays do not overlap. On this thread
+// alone: communication threads call it.
 SHOAL_KERNEL(void cast(Storage from_type, const void* from, Storage to_type, void* to, std::int64_t n))
 // The same on as many threads as an operation has.
 SHOAL_KERNEL(void convert(Storage from_type, const void* from, Storage to_type, void* to, std::int64_t n))

@@ -1,9 +1,8 @@
-// Layer norm and RMS norm. Bound by memory: in FP32 forward reads 4 and writes 4 bytes an element, backward reads 8
-// (12 with the residual gradient) and writes 4, in 16 bits half of it; a row is in the first cache when its second and third passes
-// read it. A row's sums run in 16 lanes, which alone would wait for the adder's latency, so a few rows go
-// side by side: each row's bits are as if it were alone. In the backward pass a block of 64 rows adds its
-// part of dweight and dbias into two rows that stay in the first cache; the blocks' rows are then added by
-// the tree.
+// Layer norm and RMS norm. Bound by memory: in FP32 forward reads 4 and writes 4 bytes an element, backward reads 8 (12
+// with the residual gradient) and writes 4, in 16 bits half of it; a row is in the first cache when its second and
+// third passes read it. A row's sums run in 16 lanes, which alone would wait for the adder's latency, so a few rows go
+// side by side: each row's bits are as if it were alone. In the backward pass a block of 64 rows adds its part of
+// dweight and dbias into two rows that stay in the first cache; the blocks' rows are then added by the tree.
 #include "kernels/cpu/norm.hpp"
 
 #include "kernels/common/columns.hpp"

@@ -1,5 +1,5 @@
-// Rotary position embedding in place. Bound by memory: 8 bytes an element in FP32, 4 in 16 bits, and the position's row of the
-// tables (head_dim / 2 cosines and sines) is read once for all heads of a token. Elementwise: any split gives
+// Rotary position embedding in place. Bound by memory: 8 bytes an element in FP32, 4 in 16 bits, and the position's row
+// of the tables (head_dim / 2 cosines and sines) is read once for all heads of a token. Elementwise: any split gives
 // the same bits.
 #include "kernels/cpu/rotary.hpp"
 

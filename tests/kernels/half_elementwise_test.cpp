@@ -1,5 +1,5 @@
-// Operations on 16-bit activations and parameters: FP32 inside, one rounding where they are stored. So what they give is,
-// to the bit, the FP32 operation on the widened inputs, rounded.
+// Operations on 16-bit activations and parameters: FP32 inside, one rounding where they are stored. So what they give
+// is, to the bit, the FP32 operation on the widened inputs, rounded.
 #include <gtest/gtest.h>
 
 #include <limits>

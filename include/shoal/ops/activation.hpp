@@ -4,6 +4,8 @@
 
 namespace shoal::ops {
 
+// Tensors of a call are of one type: f32, bf16 or f16. Computed in FP32; results are rounded once.
+
 // Elementwise, any shape; y may be x, dx may be dy.
 void gelu_forward(const Stream& stream, const Tensor& x, const Tensor& y);
 void gelu_backward(const Stream& stream, const Tensor& dy, const Tensor& x, const Tensor& dx);

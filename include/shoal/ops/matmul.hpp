@@ -25,10 +25,12 @@ void linear_gelu_backward_input(const Stream& stream, const Tensor& dy, const Te
 // dW[p] (+)= dY[p]^T X[p].   x and dy as above, at least one of rank 3 unless P = 1; dw [P, N, K].
 void linear_backward_weight(const Stream& stream, const Tensor& x, const Tensor& dy, const Tensor& dw,
                             bool accumulate);
-// db[p] (+)= the sum of dy[p] over its M rows, in blocks of 64 combined by the tree.  dy [P, M, N]; db [P, N].
+// db[p] (+)= the sum of dy[p] over its M rows, in blocks of 64 combined by the tree.  dy [P, M, N], f32, bf16 or f16;
+// db [P, N], f32.
 void bias_backward(const Stream& stream, const Tensor& dy, const Tensor& db, bool accumulate);
 
-// y = the tree's sum of x[0], ..., x[P-1].   x [P, ...]; y [...]; y may be x[0].
+// y = the tree's sum of x[0], ..., x[P-1].   x [P, ...], f32; y [...] of any training type, rounded once
+// at the root (R7). y may be x[0] where it is f32.
 void tree_sum(const Stream& stream, const Tensor& x, const Tensor& y);
 
 // C[p] = A[p] B[p]  (+ C[p]), [M, K] x [K, N], either operand stored transposed. What the above are made of.

@@ -1,5 +1,8 @@
 // Layer norm (Ba, Kiros, Hinton 2016) and RMS norm (Zhang, Sennrich 2019) over the last dimension.
 // Statistics are FP32; sums of a row are in 16 fixed lanes (docs/numerics.md).
+//
+// Types: x, y, dy, dres and dx are of one training type T (f32, bf16, f16), weight and bias of one of their own;
+// mean, rstd and the gradients of weight and bias are f32. Computed in FP32; y and dx are rounded once.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +10,7 @@
 
 namespace shoal::ops {
 
-// x, y [M, H]; weight, bias [H]; mean, rstd f32 [M] are written for the backward pass.
+// x, y [M, H]; weight, bias [H]; mean, rstd [M] are written for the backward pass.
 void layer_norm_forward(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
                         float eps, const Tensor& y, const Tensor& mean, const Tensor& rstd);
 // dx [M, H] = gradient (+ dres, when defined: the gradient that bypasses the norm; dx may be dres or dy).

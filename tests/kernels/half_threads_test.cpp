@@ -2,6 +2,7 @@
 // R9), also where numbers are infinite, not numbers, or below the normal range.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "kernels/cpu/activation.hpp"

@@ -1,8 +1,9 @@
-// bench_attention [THREADS]: GFLOP/s of causal attention, counting what the mask leaves: 2 products forward and 5
-// backward of seq (seq + 1) / 2 scores by head_dim. README.md has figures.
+// bench_attention [THREADS [TYPE]]: GFLOP/s of causal attention, counting what the mask leaves: 2 products forward and 5
+// backward of seq (seq + 1) / 2 scores by head_dim; heads are f32 (or bf16, f16). products.md has figures.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "shoal/core/threads.hpp"
 #include "shoal/ops/attention.hpp"
@@ -13,16 +14,18 @@ using namespace shoal;
 int main(int argc, char** argv) {
   const Stream s = Stream::create({});
   set_num_threads(argc > 1 ? std::atoi(argv[1]) : 1);
+  const DType type = type_named(argc > 2 ? argv[2] : "f32");
   const std::int64_t sizes[][4] = {
       {12, 64, 4, 32}, {8, 256, 4, 64}, {2, 1024, 6, 64}, {2, 1024, 8, 32}, {1, 1024, 8, 128}};
-  std::printf("%d thread(s), GFLOP/s\n", num_threads());
+  std::printf("%d thread(s), %s, GFLOP/s\n", num_threads(), std::string(name(type)).c_str());
   std::printf(
       "| samples | seq | heads | head_dim | forward | backward | with dropout "
       "|\n|---|---|---|---|---|---|---|\n");
   for (const auto& [samples, seq, heads, dim] : sizes) {
     const std::int64_t width = heads * dim, tokens = samples * seq;
-    const Tensor qkv = numbers(s, {1, tokens, 3 * width}, 1), d_qkv = numbers(s, {1, tokens, 3 * width}, 1);
-    const Tensor o = numbers(s, {1, tokens, width}, 1), d_o = numbers(s, {1, tokens, width}, 1);
+    const Tensor qkv = numbers(s, {1, tokens, 3 * width}, 1, type),
+                 d_qkv = numbers(s, {1, tokens, 3 * width}, 1, type);
+    const Tensor o = numbers(s, {1, tokens, width}, 1, type), d_o = numbers(s, {1, tokens, width}, 1, type);
     const Tensor lse = numbers(s, {samples, heads, seq}, 1);
     const ops::AttentionShape shape{.samples = samples,
                                     .seq = seq,

@@ -1,5 +1,9 @@
 // Causal attention with grouped queries, in tiles: softmax(Q K^T * scale + mask) V, never a seq x seq matrix
 // in memory (Rabe and Staats 2021; Dao et al. 2022; the saved statistic is log-sum-exp, Dao 2023).
+//
+// Q, K, V, O and their gradients are all of one type: f32, bf16 or f16 (else ShapeError). Scores, probabilities, sums and
+// log-sum-exp are FP32. Each element of O, dQ, dK and dV is rounded once, when it is complete: O after the division, dK and
+// dV after the tree.
 #pragma once
 #include <cstdint>
 
@@ -32,15 +36,15 @@ struct AttentionShape {
 void attention_forward(const Stream& stream, const AttentionShape& shape, const HeadsView& q,
                        const HeadsView& k, const HeadsView& v, const HeadsView& o, const Tensor& lse,
                        const Dropout& dropout);
-// dq, dk, dv are overwritten. dK and dV sum over queries upward; over the query heads of a group, within a
-// query piece in head order, then over query pieces by the tree (R6).
+// dq, dk, dv are overwritten; o is what forward stored, rounded: sum(dO O) is of that. dK and dV sum over queries
+// upward; over the query heads of a group, within a query piece in head order, then over query pieces by the tree (R6).
 void attention_backward(const Stream& stream, const AttentionShape& shape, const HeadsView& q,
                         const HeadsView& k, const HeadsView& v, const HeadsView& o, const Tensor& lse,
                         const HeadsView& d_o, const HeadsView& dq, const HeadsView& dk, const HeadsView& dv,
                         const Dropout& dropout);
 
 // One query row for text generation: q [heads x head_dim] against k, v rows 0..length-1 of a cache
-// [length, kv_heads x head_dim] each; o [heads x head_dim].
+// [length, kv_heads x head_dim] each; o [heads x head_dim]. f32 alone: text generation computes in it.
 void attention_decode(const Stream& stream, const AttentionShape& shape, const Tensor& q,
                       const Tensor& k_cache, const Tensor& v_cache, std::int64_t length, const Tensor& o);
 

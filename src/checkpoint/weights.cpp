@@ -14,8 +14,6 @@
 namespace shoal::checkpoint {
 namespace {
 
-bool is_weight_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
-
 struct Logical {
   nn::Parameter* parameter;
   int tensor;  // in its placement
@@ -26,7 +24,8 @@ std::vector<Logical> logical_tensors(const std::string& path, std::span<nn::Para
   std::vector<Logical> list;
   std::set<std::string> names;
   for (nn::Parameter* p : parameters) {
-    if (!p->value.defined() || !is_weight_type(p->value.dtype()) || p->value.device().type != DeviceType::cpu)
+    if (!p->value.defined() || !ops::is_training_type(p->value.dtype()) ||
+        p->value.device().type != DeviceType::cpu)
       throw CheckpointError(
           fmt::format("{}: parameter {}: expected an f32, bf16 or f16 value on cpu, found {}", path, p->name,
                       p->value.str()));
@@ -75,7 +74,7 @@ void check_fits(const SafetensorsFile& file, const std::vector<Logical>& wanted)
     }
     // What is narrower is widened, exactly; what is wider, or of the other 16 bits, would lose bits.
     const DType have = it->second.dtype, want = l.parameter->value.dtype();
-    const bool fits = have == want || (want == DType::f32 && is_weight_type(have));
+    const bool fits = have == want || (want == DType::f32 && ops::is_training_type(have));
     if (!fits || it->second.shape != info.shape)
       different.push_back(fmt::format("{} (expected {}{}, found {}{})", info.name, name(want),
                                       info.shape.str(), name(have), it->second.shape.str()));

@@ -8,12 +8,6 @@
 namespace shoal::ops {
 namespace {
 
-kernels::Storage code(DType t) {
-  return t == DType::bf16  ? kernels::Storage::bf16
-         : t == DType::f16 ? kernels::Storage::f16
-                           : kernels::Storage::f32;
-}
-
 void check(DType from, DType to) {
   if (!is_training_type(from) || !is_training_type(to))
     throw ShapeError(fmt::format("cast from {} to {}: only f32, f16 and bf16", name(from), name(to)));
@@ -29,7 +23,7 @@ void cast(DType from_type, const void* from, DType to_type, void* to, std::int64
     return;
   }
   check(from_type, to_type);
-  SHOAL_PICK(cast)(code(from_type), from, code(to_type), to, count);
+  SHOAL_PICK(cast)(storage_code(from_type), from, storage_code(to_type), to, count);
 }
 
 void convert(const Stream& stream, const Tensor& from, const Tensor& to) {
@@ -39,7 +33,8 @@ void convert(const Stream& stream, const Tensor& from, const Tensor& to) {
   from.require_dense();
   to.require_dense();
   launch(stream, [=] {
-    SHOAL_PICK(convert)(code(from.dtype()), from.data(), code(to.dtype()), to.data(), to.numel());
+    SHOAL_PICK(convert)
+    (storage_code(from.dtype()), from.data(), storage_code(to.dtype()), to.data(), to.numel());
   });
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/common/storage_code.hpp"
 #include "shoal/core/error.hpp"
 #include "shoal/core/tensor.hpp"
+#include "shoal/ops/cast.hpp"
 
 namespace shoal::ops {
 
@@ -26,14 +27,15 @@ inline void expect(const char* op, const char* what, const Tensor& t, DType dtyp
                                  shape.str(), t.str()));
 }
 
-// Training types: what activations and parameters may be stored in.
-inline bool is_training_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
-// Throws ShapeError, naming what was expected, for others.
+// Of a training type.
+inline kernels::Storage storage_code(DType t) {
+  return t == DType::bf16  ? kernels::Storage::bf16
+         : t == DType::f16 ? kernels::Storage::f16
+                           : kernels::Storage::f32;
+}
+// Of a tensor of one; throws ShapeError, naming what was expected, for others.
 inline kernels::Storage storage_of(const char* op, const char* what, const Tensor& t) {
-  if (t.defined() && is_training_type(t.dtype()))
-    return t.dtype() == DType::f32    ? kernels::Storage::f32
-           : t.dtype() == DType::bf16 ? kernels::Storage::bf16
-                                      : kernels::Storage::f16;
+  if (t.defined() && is_training_type(t.dtype())) return storage_code(t.dtype());
   throw ShapeError(fmt::format("{}: {}: expected f32, bf16 or f16, got {}", op, what, t.str()));
 }
 

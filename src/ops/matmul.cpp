@@ -52,15 +52,10 @@ void set_types(const char* op, kernels::MatmulArgs& g, const Tensor& a, const Te
                                  product == DType::f32 ? "" : fmt::format("{} or ", name(product)), c.str()));
   if (g.accumulate && c.dtype() != DType::f32)
     throw ShapeError(fmt::format("{}: accumulates in f32 only, not in {}", op, c.str()));
-  const auto code = [](DType t) {
-    return t == DType::f32    ? kernels::Storage::f32
-           : t == DType::bf16 ? kernels::Storage::bf16
-                              : kernels::Storage::f16;
-  };
-  g.product = code(product);
-  g.a_type = code(a.dtype());
-  g.b_type = code(b.dtype());
-  g.c_type = code(c.dtype());
+  g.product = storage_code(product);
+  g.a_type = storage_code(a.dtype());
+  g.b_type = storage_code(b.dtype());
+  g.c_type = storage_code(c.dtype());
 }
 
 // Runs args on tensors that stay alive until it is done.

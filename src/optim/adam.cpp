@@ -23,17 +23,11 @@ class Adam final : public FlatOptimizer {
     for_each_slice(stream, u, [&](const Slice& slice) {
       const Settings& c = slice.settings;
       const double lr = u.lr * c.lr_scale;
-      ops::AdamWStep s{};
-      s.beta1 = static_cast<float>(c.beta1);
-      s.one_minus_beta1 = static_cast<float>(1 - c.beta1);
-      s.beta2 = static_cast<float>(c.beta2);
-      s.one_minus_beta2 = static_cast<float>(1 - c.beta2);
-      s.decay = coupled_ ? 1.0f : static_cast<float>(1 - lr * c.weight_decay);
-      s.weight_decay = coupled_ ? static_cast<float>(c.weight_decay) : 0.0f;
-      s.step_size = static_cast<float>(lr / (1 - std::pow(c.beta1, t)));
-      s.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(c.beta2, t)));
-      s.eps = static_cast<float>(c.eps);
-      s.grad_scale = static_cast<float>(u.grad_scale);
+      ops::AdamWStep s = adam_scalars(c, t, lr, u.grad_scale);
+      if (coupled_)
+        s.weight_decay = static_cast<float>(c.weight_decay);
+      else
+        s.decay = static_cast<float>(1 - lr * c.weight_decay);
       ops::adamw_step(stream, slice.p, slice.grad, slice.of(m_), slice.of(v_), s, slice.narrow);
     });
   }
@@ -44,6 +38,20 @@ class Adam final : public FlatOptimizer {
 };
 
 }  // namespace
+
+ops::AdamWStep adam_scalars(const Settings& c, double t, double lr, double grad_scale) {
+  ops::AdamWStep s{};
+  s.beta1 = static_cast<float>(c.beta1);
+  s.one_minus_beta1 = static_cast<float>(1 - c.beta1);
+  s.beta2 = static_cast<float>(c.beta2);
+  s.one_minus_beta2 = static_cast<float>(1 - c.beta2);
+  s.decay = 1.0f;
+  s.step_size = static_cast<float>(lr / (1 - std::pow(c.beta1, t)));
+  s.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(c.beta2, t)));
+  s.eps = static_cast<float>(c.eps);
+  s.grad_scale = static_cast<float>(grad_scale);
+  return s;
+}
 
 std::unique_ptr<Optimizer> make_adam(const OptimizerConfig& c, parallel::FlatParameters& flat,
                                      const Stream& s) {

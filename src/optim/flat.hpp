@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optim/runs.hpp"
+#include "shoal/ops/optimizer.hpp"
 
 namespace shoal::optim {
 
@@ -59,6 +60,10 @@ class FlatOptimizer : public Optimizer {
   Tensor master_;  // undefined: none
   std::int64_t applied_ = 0;
 };
+
+// The scalars of Adam's averages for update t (from 1), computed in double and rounded once each, with
+// step_size = lr / (1 - beta1^t); no decay of either kind.
+ops::AdamWStep adam_scalars(const Settings& settings, double t, double lr, double grad_scale);
 
 // One a type; the factory in optimizer.cpp picks.
 std::unique_ptr<Optimizer> make_adam(const OptimizerConfig&, parallel::FlatParameters&, const Stream&);

@@ -25,16 +25,8 @@ class Lamb final : public FlatOptimizer {
     const double t = count_update();
     for_each_slice(stream, u, [&](const Slice& slice) {
       const Settings& c = slice.settings;
-      ops::AdamWStep s{};
-      s.beta1 = static_cast<float>(c.beta1);
-      s.one_minus_beta1 = static_cast<float>(1 - c.beta1);
-      s.beta2 = static_cast<float>(c.beta2);
-      s.one_minus_beta2 = static_cast<float>(1 - c.beta2);
+      ops::AdamWStep s = adam_scalars(c, t, 1.0, u.grad_scale);
       s.weight_decay = static_cast<float>(c.weight_decay);
-      s.step_size = static_cast<float>(1 / (1 - std::pow(c.beta1, t)));
-      s.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(c.beta2, t)));
-      s.eps = static_cast<float>(c.eps);
-      s.grad_scale = static_cast<float>(u.grad_scale);
       ops::adam_direction(stream, slice.p, slice.grad, slice.of(m_), slice.of(v_), s);
     });
     flat_.gather_grads(stream);

@@ -101,17 +101,9 @@ class Muon final : public FlatOptimizer {
   void adamw(const Stream& stream, const UpdateStep& u, const Slice& slice, double t) {
     const Settings& g = slice.settings;
     const double lr = u.lr * g.lr_scale;
-    ops::adamw_step(stream, slice.p, slice.grad, slice.of(m_), slice.of(v_),
-                    {.beta1 = static_cast<float>(g.beta1),
-                     .one_minus_beta1 = static_cast<float>(1 - g.beta1),
-                     .beta2 = static_cast<float>(g.beta2),
-                     .one_minus_beta2 = static_cast<float>(1 - g.beta2),
-                     .decay = static_cast<float>(1 - lr * g.weight_decay),
-                     .step_size = static_cast<float>(lr / (1 - std::pow(g.beta1, t))),
-                     .inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(g.beta2, t))),
-                     .eps = static_cast<float>(g.eps),
-                     .grad_scale = static_cast<float>(u.grad_scale)},
-                    slice.narrow);
+    ops::AdamWStep s = adam_scalars(g, t, lr, u.grad_scale);
+    s.decay = static_cast<float>(1 - lr * g.weight_decay);
+    ops::adamw_step(stream, slice.p, slice.grad, slice.of(m_), slice.of(v_), s, slice.narrow);
   }
 
   double scale_of(const Shape& s) const {

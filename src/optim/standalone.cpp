@@ -16,8 +16,6 @@
 namespace shoal::optim {
 namespace {
 
-bool is_value_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
-
 std::unique_ptr<nn::Parameter> parameter_of(const NamedTensor& v) {
   const Tensor& t = v.tensor;
   auto p = std::make_unique<nn::Parameter>();
@@ -92,13 +90,13 @@ TensorOptimizer::TensorOptimizer(std::vector<NamedTensor> values, const Optimize
   options.param_dtype = values[0].tensor.dtype();
   for (const NamedTensor& v : values) {
     if (!names.insert(v.name).second) throw ConfigError(fmt::format("two tensors named {}", v.name));
-    if (!v.tensor.defined() || v.tensor.dtype() != options.param_dtype || !is_value_type(v.tensor.dtype()) ||
-        v.tensor.device().type != DeviceType::cpu)
-      throw ShapeError(
-          fmt::format("{}: expected {} on cpu{}, got {}", v.name,
-                      is_value_type(options.param_dtype) ? name(options.param_dtype) : "f32, bf16 or f16",
-                      is_value_type(options.param_dtype) ? fmt::format(", as {} is", values[0].name) : "",
-                      v.tensor.str()));
+    if (!v.tensor.defined() || v.tensor.dtype() != options.param_dtype ||
+        !ops::is_training_type(v.tensor.dtype()) || v.tensor.device().type != DeviceType::cpu)
+      throw ShapeError(fmt::format(
+          "{}: expected {} on cpu{}, got {}", v.name,
+          ops::is_training_type(options.param_dtype) ? name(options.param_dtype) : "f32, bf16 or f16",
+          ops::is_training_type(options.param_dtype) ? fmt::format(", as {} is", values[0].name) : "",
+          v.tensor.str()));
     v.tensor.require_dense();
     s.parameters.push_back(parameter_of(v));
   }

@@ -29,8 +29,6 @@ std::vector<T> to_host(const Stream& stream, const Tensor& t) {
   return v;
 }
 
-inline bool is_training_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
-
 // Of a training type, widened.
 inline std::vector<float> to_host_f32(const Stream& stream, const Tensor& t) {
   if (t.dtype() == DType::f32) return to_host<float>(stream, t);

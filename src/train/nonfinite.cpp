@@ -40,7 +40,7 @@ void Trainer::Impl::report_loss(const Local& local, std::int64_t count,
     mb.observer = [&, also = options.observer](const std::string& kind, const std::string& layer,
                                                const Tensor& t) {
       if (also) also(kind, layer, t);
-      if (!where.empty() || !is_training_type(t.dtype())) return;
+      if (!where.empty() || !ops::is_training_type(t.dtype())) return;
       const std::vector<float> values = to_host_f32(stream, t);
       if (const auto at = first_nonfinite(values))
         where = fmt::format("{} {}, the {} of shape {}, element {}", layer, text::number(values[*at]), kind,

@@ -8,6 +8,9 @@
 
 namespace shoal::ops {
 
+// What values and activations may be stored in.
+constexpr bool is_training_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
+
 // to[i] = from[i], for f32, f16 and bf16: exact where `to` is wider, else to nearest, ties to even; above the largest
 // to infinity; NaN stays NaN. The same type is a copy. The arrays must not overlap. Throws ShapeError for other types.
 // A host function on raw memory, called from communication threads: it runs on its caller alone.

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "shoal/core/error.hpp"
+#include "shoal/ops/cast.hpp"
 #include "shoal/shard/tree.hpp"
 
 namespace shoal::parallel {
@@ -17,7 +18,7 @@ void check_options(int ranks, int rank, const BucketOptions& o) {
   if (o.zero != 0 && o.zero != 1)
     throw ConfigError(fmt::format("parallel.zero = {}: the bucket engine has stages 0 and 1", o.zero));
   for (const auto& [name, type] : {std::pair{"param_dtype", o.param_dtype}, {"reduce_dtype", o.reduce_dtype}})
-    if (type != DType::f32 && type != DType::bf16 && type != DType::f16)
+    if (!ops::is_training_type(type))
       throw ConfigError(
           fmt::format("a bucket engine with {} {}: expected f32, bf16 or f16", name, shoal::name(type)));
   if (o.reproducible && o.reduce_dtype != DType::f32)
